@@ -173,28 +173,6 @@ func TestSIGTERMDrains(t *testing.T) {
 	s.replay()
 }
 
-func TestDeathOfAllLosesNothing(t *testing.T) {
-	s := newSite(t)
-	want := s.fill(40, 40)
-	total := s.jobs()
-	for _, left := range []int{total * 3 / 4, total / 3} {
-		procs := s.crew(3, 6)
-		s.until("some of the work", func() bool { return s.jobs() <= left })
-		for _, p := range procs {
-			s.kill(p)
-		}
-		require.NotZero(t, s.jobs(), "killed in the middle")
-	}
-	procs := s.crew(3, 6)
-	s.drained()
-	s.stop(procs...)
-	require.Equal(t, want, s.effects())
-	dead, err := s.client.DeadLetters(t.Context(), fifo.Letters{})
-	require.NoError(t, err)
-	require.Empty(t, dead)
-	s.replay()
-}
-
 func TestKillRecovery(t *testing.T) {
 	t.Parallel()
 	const kills = 10

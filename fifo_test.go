@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -92,6 +93,11 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	db := s.client.DB()
+	producer, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = producer.Rollback(ctx) }()
+	_, err = s.client.EnqueuePgxTx(ctx, producer, message("new", task{}))
+	require.NoError(t, err)
 	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
 		more, err := receipt.IDs(s.client.Enqueue(ctx, message(group, task{})))
 		require.NoError(t, err, group)
@@ -115,10 +121,12 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 		return len(effects["spawned"]) == 3 && len(effects["new"]) == 3
 	})
 	require.Empty(t, s.find("end", ids[0]))
+	require.NoError(t, producer.Commit(ctx))
 	open()
 	s.drained()
 	s.stop(procs...)
 	effects := s.effects()
+	require.Len(t, effects["new"], 4)
 	require.Len(t, effects["held"], 4)
 	require.Len(t, effects["spawned"], 4, "the handler's own job came with its commit")
 }
@@ -145,14 +153,10 @@ func TestEnqueueIsPartOfTransaction(t *testing.T) {
 			return errors.Join(outcome, tx.Rollback())
 		},
 		"bun": func(outcome error) error {
-			tx, err := s.client.DB().BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			if _, err := s.client.EnqueueTx(ctx, tx, message("bun", task{})); err != nil || outcome == nil {
-				return errors.Join(err, tx.Commit())
-			}
-			return errors.Join(outcome, tx.Rollback())
+			return s.client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := s.client.EnqueueTx(ctx, tx, message("bun", task{}))
+				return errors.Join(err, outcome)
+			})
 		},
 	}
 	for kind, enqueue := range in {

@@ -3,7 +3,6 @@ package pgfifo_test
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,75 +38,6 @@ func (s *site) stubborn(job int64, do func(ctx context.Context, tx pgx.Tx, job *
 func backend(ctx context.Context, tx pgx.Tx) (pid int, err error) {
 	err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
 	return pid, err
-}
-
-// A handler that ignores the end of its time keeps its group, and only that, until it returns; what it says then
-// counts.
-func TestHandlerIgnoresItsTimeout(t *testing.T) {
-	s := newSite(t)
-	ids := s.enqueue(message("g", task{}), message("g", task{}))
-	timedOut, returns := make(chan error, 1), make(chan struct{})
-	release := sync.OnceFunc(func() { close(returns) })
-	defer release()
-	w := s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
-		<-ctx.Done()
-		timedOut <- context.Cause(ctx)
-		<-returns
-		_, err := tx.Exec(context.WithoutCancel(ctx), "SELECT 1") // the transaction is alive
-		return err
-	})
-	w.JobTimeout = 300 * time.Millisecond
-	stop := background(s.T, w.Run)
-	require.Equal(t, fifo.ErrJobTimeout, receive(s.T, patience, timedOut, "the timeout"))
-	other := s.fill(3, 5)
-	s.within(patience, "the other groups", func() bool { return s.number("SELECT count(*) FROM effects") == 15 })
-	require.Empty(t, s.find("start", ids[1]), "the group is taken")
-	release()
-	s.drained()
-	stop()
-	other["g"] = ids
-	require.Equal(t, other, s.effects())
-	s.replay()
-}
-
-// A handler that ignores the loss of its connection runs beside its successor in another worker, and nothing comes of
-// it, though it returns nil. Its own worker leaves the group alone until it has returned.
-func TestHandlerIgnoresItsLoss(t *testing.T) {
-	s := newSite(t)
-	ids := s.enqueue(message("g", task{}), message("g", task{}))
-	told, returns := make(chan error, 1), make(chan struct{})
-	release := sync.OnceFunc(func() { close(returns) })
-	defer release()
-	var after atomic.Value
-	w := s.stubborn(ids[0], func(ctx context.Context, tx pgx.Tx, job *fifo.Job) error {
-		pid, err := backend(ctx, tx)
-		if err != nil {
-			return err
-		}
-		if _, err := s.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		told <- context.Cause(ctx)
-		<-returns
-		_, err = tx.Exec(context.WithoutCancel(ctx),
-			"INSERT INTO effects (group_id, job_id, attempt) VALUES ('zombie', 0, 0)")
-		after.Store(err)
-		return nil
-	})
-	stop := background(s.T, w.Run)
-	require.ErrorIs(t, receive(s.T, patience, told, "the loss"), fifo.ErrLost)
-	other := s.stubborn(0, nil)
-	stopOther := background(s.T, other.Run)
-	s.drained()
-	release()
-	stop()
-	stopOther()
-	require.Error(t, after.Load().(error))
-	require.Equal(t, map[string][]int64{"g": ids}, s.effects())
-	require.EqualValues(t, 1, w.Stats().Unknown)
-	require.EqualValues(t, 1, other.Stats().Lost, "the attempt is counted")
-	require.EqualValues(t, 2, other.Stats().Succeeded)
 }
 
 // A handler that returns while a goroutine of its own is in the middle of a statement has failed: the connection is

@@ -6,7 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,99 +17,110 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// leftUses are what handlers have begun with the transaction when they are abandoned, and how they go on.
+var leftUses = map[string]func(ctx context.Context, job *fifo.Job) func() error{
+	"nothing": func(ctx context.Context, job *fifo.Job) func() error {
+		return func() error {
+			_, err := job.Fence(ctx)
+			return err
+		}
+	},
+	"pgx": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.PgxTx(ctx)
+		_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+		return func() error {
+			_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"raw": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.PgxTx(ctx)
+		conn := tx.Conn()
+		return func() error {
+			_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"bun": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.Tx(ctx)
+		_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
+		return func() error {
+			_, err := tx.Exec("INSERT INTO effects VALUES (2)")
+			return err
+		}
+	},
+	"pgx, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+		err := exec(ctx, job, "SELECT pg_sleep(600)")
+		return func() error { return err }
+	},
+	"bun, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
+		err := bunExec(ctx, job, "SELECT pg_sleep(600)")
+		return func() error { return err }
+	},
+	"rows": func(ctx context.Context, job *fifo.Job) func() error {
+		tx, _ := job.Tx(ctx)
+		rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
+		return func() error {
+			for rows.Next() {
+			}
+			return errors.Join(rows.Err(), rows.Close())
+		}
+	},
+}
+
 // A worker with AbandonAfter goes on without the handler: its group is free, and its lane. What the handler still does
 // with its transaction fails, and nothing of it stays.
 func TestAbandon(t *testing.T) { overLeases(t, testAbandon) }
 
 func testAbandon(t *testing.T, by lease) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) func() error{
-		"nothing": func(ctx context.Context, job *fifo.Job) func() error {
-			return func() error {
-				_, err := job.Fence(ctx)
-				return err
-			}
-		},
-		"pgx": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.PgxTx(ctx)
-			_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
-			return func() error {
-				_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"raw": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.PgxTx(ctx)
-			conn := tx.Conn()
-			return func() error {
-				_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"bun": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.Tx(ctx)
-			_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
-			return func() error {
-				_, err := tx.Exec("INSERT INTO effects VALUES (2)")
-				return err
-			}
-		},
-		"rows": func(ctx context.Context, job *fifo.Job) func() error {
-			tx, _ := job.Tx(ctx)
-			rows, _ := tx.Query("SELECT generate_series(1, 1000000)")
-			return func() error {
-				for rows.Next() {
-				}
-				return errors.Join(rows.Err(), rows.Close())
-			}
-		},
-	}, func(t *testing.T, use func(ctx context.Context, job *fifo.Job) func() error) {
-		b, log, _ := watched(t)
-		by.on(b)
-		b.ledger.overlaps = true
-		b.exec("CREATE TABLE effects (id int)")
-		h, errs := newStubborn(), make(chan error, 4)
-		first := b.send("g", nil, nil)
-		other := b.send("h", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID != first[0] || job.Attempt() > 1 {
-				return nil
-			}
-			later := use(context.WithoutCancel(ctx), job)
-			_ = h.handle(ctx, job)
-			errs <- later()
-			_, err := job.Tx(context.WithoutCancel(ctx))
-			errs <- err
-			_, err = job.PgxTx(context.WithoutCancel(ctx))
-			errs <- err
-			_, err = job.Fence(context.WithoutCancel(ctx))
-			errs <- err
+	b, log, _ := watched(t)
+	by.on(b)
+	b.ledger.overlaps = true
+	b.exec("CREATE TABLE effects (id int)")
+	h, errs := newStubborn(), make(chan error, 4*len(leftUses))
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) != "stuck" || job.Attempt() > 1 {
 			return nil
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-		})
-		r := b.run(w)
-		receive(t, h.started, "the handler")
-		b.drained() // beside it, on its lane
-		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-		outcomes := b.ledger.outcomes()
-		retried := slices.Index(outcomes, fifo.Retried)
-		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrJobTimeout)
-		require.ErrorIs(t, b.ledger.errs()[retried], fifo.ErrAbandoned)
-		require.ElementsMatch(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, outcomes)
-		require.ElementsMatch(t, append([]int64{first[0]}, append(first, other...)...), b.ledger.order())
-		require.Equal(t, 1, w.Stats().Abandoned)
-		require.Zero(t, w.Stats().Running)
-		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
-			"queue=q group=g job=%d attempt=1 jobs=1 cause=fifo: job timeout", first[0])), "%q", log.lines)
-		require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", first[0]))
-		close(h.release)
-		for range cap(errs) {
-			require.Error(t, receive(t, errs, "what became of its use of the transaction"))
 		}
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.EqualValues(t, 1, w.Stats().TimesAbandoned)
-		require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
+		ctx = context.WithoutCancel(ctx)
+		later := leftUses[job.GroupID](ctx, job)
+		_ = h.handle(ctx, job)
+		errs <- later()
+		_, err := job.Tx(ctx)
+		errs <- err
+		_, err = job.PgxTx(ctx)
+		errs <- err
+		_, err = job.Fence(ctx)
+		errs <- err
+		return nil
+	}, oneLane, func(w *fifo.Worker) {
+		w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
 	})
+	r := b.run(w)
+	for name := range leftUses {
+		ids := b.send(name, "stuck", "next")
+		receive(t, h.started, "the handler")
+		other := b.send("other "+name, nil)
+		b.drained() // beside it, on its lane
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ends(name, 3), name)
+		_, why, order := b.ledger.of(name)
+		require.ErrorIs(t, why[0], fifo.ErrJobTimeout)
+		require.ErrorIs(t, why[0], fifo.ErrAbandoned)
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, order, name)
+		require.Contains(t, b.ledger.order(), other[0])
+		require.Equal(t, 1, log.count(fmt.Sprintf("pgfifo: handler abandoned; its connection is closed "+
+			"queue=q group=%s job=%d attempt=1 jobs=1 cause=fifo: job timeout", name, ids[0])), "%q", log.lines)
+	}
+	require.Equal(t, len(leftUses), w.Stats().Abandoned)
+	require.Zero(t, w.Stats().Running)
+	require.ErrorContains(t, r.stop(), "fifo: drain timeout: handlers abandoned: ")
+	close(h.release)
+	for range cap(errs) {
+		require.Error(t, receive(t, errs, "what became of its use of the transaction"))
+	}
+	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
+	require.EqualValues(t, len(leftUses), w.Stats().TimesAbandoned)
+	require.Zero(t, query[int](b, "SELECT count(*) FROM effects"))
 }
 
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
@@ -141,35 +152,6 @@ func TestAbandonBesideAHook(t *testing.T) {
 	close(release)
 	close(h.release)
 	await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-}
-
-// A handler in the middle of a statement that nobody cancels is abandoned as well.
-func TestAbandonInAStatement(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
-		"pgx": func(ctx context.Context, job *fifo.Job) error {
-			return exec(ctx, job, "SELECT pg_sleep(600)")
-		},
-		"bun": func(ctx context.Context, job *fifo.Job) error {
-			return bunExec(ctx, job, "SELECT pg_sleep(600)")
-		},
-	}, func(t *testing.T, query func(ctx context.Context, job *fifo.Job) error) {
-		b := newBed(t)
-		b.ledger.overlaps = true
-		ids, ended := b.send("g", nil, nil), make(chan error, 1)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID == ids[0] && job.Attempt() == 1 {
-				err := query(context.WithoutCancel(ctx), job)
-				ended <- err
-				return err
-			}
-			return nil
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
-		})
-		b.work(w)
-		require.Error(t, receive(t, ended, "the end of the statement"))
-		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-	})
 }
 
 // A batch whose handler is abandoned runs again one by one, and then the one that is to blame is charged.
@@ -222,40 +204,55 @@ func TestRunOneAbandons(t *testing.T) {
 	require.EqualError(t, a.err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
 }
 
-// While a handler has the bytes of rows, database/sql waits for its next call before it closes them. The lane does not,
-// whether the handler has returned or is abandoned.
-func TestBorrowedRowsLeftOpen(t *testing.T) {
-	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
-		b, release := newBed(t), make(chan struct{})
-		b.ledger.overlaps = true
-		b.send("g", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil || job.Attempt() > 1 {
-				return err
-			}
-			rows, err := tx.Tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
+// While a handler has the bytes of rows, database/sql waits for its next call before it closes them; and it waits for
+// an argument of a statement that takes its time. The lane does not, whether the handler has returned or is abandoned.
+func TestLaneWaitsForNothingOfDatabaseSQL(t *testing.T) {
+	b, release := newEffects(t), make(chan struct{})
+	b.ledger.overlaps = true
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.SQLTx(ctx)
+		if err != nil || job.Attempt() > 1 {
+			return err
+		}
+		abandoned := strings.HasSuffix(job.GroupID, "abandoned")
+		if strings.HasPrefix(job.GroupID, "rows") {
+			rows, err := tx.QueryContext(ctx, "SELECT 'x' FROM generate_series(1, 10)")
 			if err != nil {
 				return err
 			}
 			var raw sql.RawBytes
 			rows.Next()
 			err = rows.Scan(&raw)
-			if name == "abandoned" {
+			if abandoned {
 				<-release
 			}
 			return err
-		}, oneLane, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-			w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
+		}
+		arg := slowArgument{make(chan struct{}), release}
+		ended := beside(func() error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
+			return err
 		})
-		r := b.run(w)
-		b.drained()
-		close(release)
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.NoError(t, r.stop())
-		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
+		<-arg.asked
+		if abandoned {
+			return <-ended
+		}
+		return nil
+	}, oneLane, func(w *fifo.Worker) {
+		w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
+		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 	})
+	r := b.run(w)
+	free := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(free)
+	for _, group := range []string{"rows, returned", "rows, abandoned", "argument, returned", "argument, abandoned"} {
+		b.send(group, nil)
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ends(group, 2), group)
+	}
+	free()
+	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
+	require.NoError(t, r.stop())
+	require.Empty(t, b.effects())
 }
 
 // slowArgument is an argument of a statement that is not there before it is released.
@@ -265,38 +262,4 @@ func (a slowArgument) Value() (driver.Value, error) {
 	close(a.asked)
 	<-a.release
 	return int64(1), nil
-}
-
-// The lane does not wait for an argument of a statement either.
-func TestArgumentThatTakesItsTime(t *testing.T) {
-	pgtest.OverEach(t, []string{"returned", "abandoned"}, func(t *testing.T, name string) {
-		b, arg := newEffects(t), slowArgument{make(chan struct{}), make(chan struct{})}
-		b.ledger.overlaps = true
-		b.send("g", nil)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.SQLTx(ctx)
-			if err != nil || job.Attempt() > 1 {
-				return err
-			}
-			ended := beside(func() error {
-				_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
-				return err
-			})
-			<-arg.asked
-			if name == "abandoned" {
-				return <-ended
-			}
-			return nil
-		}, oneLane, watchful, func(w *fifo.Worker) {
-			w.JobTimeout, w.AbandonAfter = 100*time.Millisecond, 100*time.Millisecond
-		})
-		r := b.run(w)
-		release := sync.OnceFunc(func() { close(arg.release) })
-		t.Cleanup(release)
-		b.drained()
-		release()
-		await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		require.NoError(t, r.stop())
-		require.Empty(t, b.effects())
-	})
 }

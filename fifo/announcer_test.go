@@ -109,12 +109,11 @@ func TestNoticeAfterCommit(t *testing.T) {
 	})
 }
 
-// Every queue of a transaction is announced, and of a statement too.
 func TestNoticesOfTwoQueues(t *testing.T) {
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, statements int) {
-			b := newBed(t)
-			e := b.listen()
+	b := newBed(t)
+	e := b.listen()
+	for kind, begin := range producers {
+		for _, statements := range []int{1, 2} {
 			p := begin(b)
 			msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
 			if statements == 2 {
@@ -128,9 +127,9 @@ func TestNoticesOfTwoQueues(t *testing.T) {
 				queue, _ := groupsOf(t, e.next())
 				heard[queue] = true
 			}
-			require.Equal(t, map[string]bool{"q": true, "r": true}, heard)
-		})
-	})
+			require.Equal(t, map[string]bool{"q": true, "r": true}, heard, kind)
+		}
+	}
 }
 
 // However fast a client enqueues, it says one thing at a time, with a pause behind it.
@@ -252,12 +251,11 @@ func TestAnnouncerLosesItsConnection(t *testing.T) {
 	}
 }
 
-// What was committed before the client is closed is announced, though the process may end right after it.
 func TestCloseAnnounces(t *testing.T) {
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		b := newBed(t)
+	b := newBed(t)
+	e := b.listen()
+	for kind, begin := range producers {
 		b.client = fifo.Open(b.pool, nil)
-		e := b.listen()
 		open, p := begin(b), begin(b)
 		open.send(fifo.Message{Queue: "open", GroupID: "g"})
 		p.send(fifo.Message{Queue: "q", GroupID: "g"})
@@ -269,6 +267,7 @@ func TestCloseAnnounces(t *testing.T) {
 			queue, _ := groupsOf(t, text)
 			heard[queue] = true
 		}
-		require.Equal(t, map[string]bool{"q": true, "alone": true}, heard)
-	})
+		require.Equal(t, map[string]bool{"q": true, "alone": true}, heard, kind)
+		require.NoError(t, open.undo())
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,140 +121,146 @@ func testCulpritInABatch(t *testing.T, by lease) {
 	})
 }
 
-// An operator who deletes a job of a batch while it fails leaves the others what they are: done once, and told so.
 func TestFailedJobOfABatchIsDeleted(t *testing.T) {
 	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
-		pgtest.OverAll(t, map[string]error{
-			"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose),
-		}, func(t *testing.T, err error) {
-			b := newList(t)
-			ids := b.send("g", nil, nil, nil)
-			one := func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != ids[1] {
-					return note(ctx, job)
+		b := newList(t)
+		failures := map[string]error{"retried": errOnPurpose, "buried": fifo.DeadLetter(errOnPurpose)}
+		one := func(ctx context.Context, job *fifo.Job) error {
+			if string(job.Payload) != "fails" {
+				return note(ctx, job)
+			}
+			b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
+			return failures[job.GroupID]
+		}
+		w := b.each(fifo.Queue{BatchJobs: 3}, one)
+		if kind == "slice" {
+			w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+				for _, job := range jobs {
+					if err := one(ctx, job); err != nil {
+						return fifo.BatchError{job.ID: err}
+					}
 				}
-				b.exec("DELETE FROM pgfifo.jobs WHERE id = $1", job.ID)
+				return nil
+			})
+		}
+		b.ledger.unordered = true // the first one runs again
+		var left []int64
+		for group := range failures {
+			ids := b.send(group, "", "fails", "")
+			left = append(left, ids[0], ids[2])
+		}
+		b.ledger.sent = left
+		b.work(w)
+		require.Equal(t, []int{1, 1, 1, 1}, b.attempts(left...))
+		require.EqualValues(t, 4, w.Stats().Succeeded)
+		require.Zero(t, w.Stats().Retried+w.Stats().Buried)
+		require.Zero(t, b.count("dead_letters"))
+	})
+}
+
+func TestCommitByHandInABatch(t *testing.T) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
+		b := newList(t)
+		b.ledger.unordered = true
+		w := work(b, fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil || string(job.Payload) != "commits" || job.Attempt() > 1 {
 				return err
 			}
-			w := b.each(fifo.Queue{BatchJobs: 3}, one)
-			if kind == "slice" {
-				w = b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-					for _, job := range jobs {
-						if err := one(ctx, job); err != nil {
-							return fifo.BatchError{job.ID: err}
-						}
-					}
-					return nil
-				})
-			}
-			b.ledger.unordered = true // the first one runs again
-			b.ledger.sent = []int64{ids[0], ids[2]}
-			b.work(w)
-			require.Equal(t, []int{1, 1}, b.attempts(ids[0], ids[2]))
-			require.EqualValues(t, 2, w.Stats().Succeeded)
-			require.Zero(t, w.Stats().Retried+w.Stats().Buried)
-			require.Zero(t, b.count("dead_letters"))
+			return execAnyway(ctx, job, job.GroupID)
 		})
-	})
-}
-
-// A COMMIT by hand keeps what was written before it, which cannot be undone; nothing else goes wrong.
-func TestCommitByHandInABatch(t *testing.T) {
-	pgtest.OverEach(t, []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"}, func(t *testing.T, sql string) {
-		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-			b := newList(t)
-			b.ledger.unordered = true
-			ids := b.send("g", make([]any, 5)...)
-			one := func(ctx context.Context, job *fifo.Job) error {
-				if err := note(ctx, job); err != nil || job.ID != ids[2] || job.Attempt() > 1 {
-					return err
-				}
-				return execAnyway(ctx, job, sql)
-			}
-			w := work(b, fifo.Queue{BatchJobs: 5}, one)
-			b.work(w)
+		r := b.run(w)
+		for i, sql := range []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
+			ids := b.send(sql, "", "", "commits", "", "")
+			await(t, "their ends", func() bool { return w.Stats().Succeeded == int64(5*(i+1)) })
 			b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
-			require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...))
-			require.EqualValues(t, 5, w.Stats().Succeeded)
-			require.EqualValues(t, 1, w.Stats().Retried)
-		})
+			require.Equal(t, []int{1, 1, 2, 1, 1}, b.attempts(ids...), sql)
+			require.EqualValues(t, i+1, w.Stats().Retried, sql)
+			b.exec("DELETE FROM list")
+		}
+		require.NoError(t, r.stop())
 	})
 }
 
-// An operator may delete or change a job behind the head while its batch runs: it is not locked. Then nothing of the
-// batch is committed, and what is there runs again.
 func TestOperatorInABatch(t *testing.T) {
-	type row struct {
+	all := []int{0, 1, 2, 3, 4}
+	rows := map[string]struct {
 		do   string
 		left []int
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"delete":   {"DELETE FROM pgfifo.jobs WHERE id = $1", []int{0, 1, 3, 4}},
-		"update":   {"UPDATE pgfifo.jobs SET payload = 'changed' WHERE id = $1", []int{0, 1, 2, 3, 4}},
-		"attempts": {"UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE id = $1", []int{0, 1, 2, 3, 4}},
-		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", []int{0, 1, 2, 3, 4}},
+		"update":   {"UPDATE pgfifo.jobs SET payload = 'changed' WHERE id = $1", all},
+		"attempts": {"UPDATE pgfifo.jobs SET attempts = attempts + 1 WHERE id = $1", all},
+		"away":     {"UPDATE pgfifo.jobs SET group_id = 'other' WHERE id = $1", all},
 		"purge":    {"", []int{0}},
-	}, func(t *testing.T, x row) {
-		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-			b := newList(t)
-			b.ledger.unordered = true
-			ids := b.send("g", make([]any, 5)...)
+	}
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
+		b := newList(t)
+		b.ledger.unordered = true
+		var done atomic.Bool
+		w := work(b, fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
+			if string(job.Payload) != "meddles" || done.Swap(true) {
+				return note(ctx, job)
+			}
+			var err error
+			if do := rows[job.GroupID].do; do == "" {
+				_, err = b.q.Purge(ctx)
+			} else {
+				_, err = b.pool.Exec(ctx, do, job.ID-1)
+			}
+			return errors.Join(err, note(ctx, job))
+		})
+		r := b.run(w)
+		succeeded := 0
+		for name, x := range rows {
+			done.Store(false)
+			ids := b.send(name, "", "", "", "meddles", "")
 			var want []int64
 			for _, i := range x.left {
 				want = append(want, ids[i])
 			}
 			b.ledger.sent = want
-			done := false
-			meddle := func(ctx context.Context, job *fifo.Job) error {
-				if job.ID != ids[3] || done {
-					return note(ctx, job)
-				}
-				done = true
-				if x.do == "" {
-					_, err := b.q.Purge(ctx)
-					return errors.Join(err, note(ctx, job))
-				}
-				_, err := b.pool.Exec(ctx, x.do, ids[2])
-				return errors.Join(err, note(ctx, job))
-			}
-			w := work(b, fifo.Queue{BatchJobs: 5}, meddle)
-			b.work(w)
+			succeeded += len(want)
+			b.drained()
+			await(t, "their ends", func() bool { return w.Stats().Succeeded == int64(succeeded) })
 			b.attempts(want...)
-			require.EqualValues(t, len(want), w.Stats().Succeeded)
-			require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "nobody is to blame")
-		})
+			require.Zero(t, w.Stats().Retried+w.Stats().Buried+w.Stats().Unknown, "%s: nobody is to blame", name)
+			b.exec("DELETE FROM list")
+		}
+		require.NoError(t, r.stop())
 	})
 }
 
-// A batch of many groups that cannot be committed is given back before anybody else sees its groups: other workers, who
-// wait for them, charge none of the innocent. What only COMMIT would find out is done away with before.
 func TestBatchThatIsRefused(t *testing.T) {
-	pgtest.OverAll(t, map[string]string{
+	spoils := map[string]string{
 		"deferred": "INSERT INTO effects VALUES (-1)",
 		"cursor":   "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / attempt FROM generate_series(0, 1) attempt",
-	}, func(t *testing.T, spoil string) {
-		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-			b := newEffects(t)
-			b.exec("INSERT INTO effects VALUES (-1)")
-			bad := b.send("bad", nil)[0]
+	}
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
+		b := newEffects(t)
+		b.exec("INSERT INTO effects VALUES (-1)")
+		one := func(ctx context.Context, job *fifo.Job) error {
+			if job.GroupID == "bad" {
+				return execAnyway(ctx, job, string(job.Payload))
+			}
+			return write(ctx, job, int(job.ID))
+		}
+		workers := 3 // they begin when the first jobs are there
+		for name, spoil := range spoils {
+			b.send("bad", spoil)
 			b.sendMany("q", 40, 1)
-			for range 3 {
-				b.run(work(b, fifo.Queue{BatchGroups: 50}, func(ctx context.Context, job *fifo.Job) error {
-					if job.ID == bad {
-						return execAnyway(ctx, job, spoil)
-					}
-					return write(ctx, job, int(job.ID))
-				}, oneLane))
+			for ; workers > 0; workers-- {
+				b.run(work(b, fifo.Queue{BatchGroups: 50}, one, oneLane))
 			}
 			b.drained()
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			for _, job := range b.ledger.starts {
-				if job.ID != bad {
-					require.Zero(t, job.Attempts, job.GroupID)
+			for _, attempts := range read(b.ledger, &b.ledger.starts, func(job *fifo.Job) int {
+				if job.GroupID == "bad" {
+					return 0
 				}
+				return job.Attempts
+			}) {
+				require.Zero(t, attempts, name)
 			}
-		})
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,19 +154,20 @@ func testBatchOfGroups(t *testing.T, by lease) {
 	})
 }
 
-// A batch is not waited for: what is there goes.
 func TestBatchTakesWhatIsThere(t *testing.T) {
-	t.Parallel()
+	b := newList(t)
+	w := b.bare(nil)
+	var want [][]int64
 	for _, batch := range []fifo.Queue{
 		{}, {BatchJobs: 1}, {BatchGroups: 1}, {BatchJobs: fifo.MaxBatch}, {BatchGroups: fifo.MaxBatch},
 	} {
-		t.Run(size(batch), func(t *testing.T) {
-			b := newList(t)
-			ids := b.send("g", nil)
-			b.work(b.slice(batch, noteAll))
-			require.Equal(t, [][]int64{ids}, b.batches())
-		})
+		queue := size(batch)
+		batch.BatchHandler = noteAll
+		w.HandleQueue(queue, batch)
+		want = append(want, b.sendAll(fifo.Message{Queue: queue, GroupID: "g"}))
 	}
+	b.work(w)
+	require.ElementsMatch(t, want, b.batches())
 }
 
 // The first failure stops the group: what was done before it stays done, with what it wrote, the one that failed is
@@ -173,50 +175,57 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 func TestBatchStopsAtTheFirstFailure(t *testing.T) { overLeases(t, testBatchStopsAtTheFirstFailure) }
 
 func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
-	pgtest.OverAll(t, map[string]func(b *bed, bad int64) *fifo.Worker{
-		"each": func(b *bed, bad int64) *fifo.Worker {
-			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
-				err := note(ctx, job)
-				if job.ID == bad && job.Attempt() == 1 {
-					return errors.Join(fifo.RetryAfter(time.Hour, errOnPurpose), err)
+	later := fifo.RetryAfter(time.Hour, errOnPurpose)
+	bad := func(job *fifo.Job) bool { return string(job.Payload) == "bad" && job.Attempt() == 1 }
+	queues := map[string]fifo.Queue{
+		"each": {Handler: func(ctx context.Context, job *fifo.Job) error {
+			err := note(ctx, job)
+			if bad(job) {
+				return errors.Join(later, err)
+			}
+			return err
+		}},
+		"panic": {Handler: func(ctx context.Context, job *fifo.Job) error {
+			err := note(ctx, job)
+			if bad(job) {
+				panic(later)
+			}
+			return err
+		}},
+		"slice": {BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
+			for i, job := range jobs {
+				if bad(job) {
+					return fmt.Errorf("wrapped: %w", fifo.BatchError{
+						job.ID:       later,
+						jobs[i+1].ID: errOnPurpose, // behind it: not counted
+					})
 				}
-				return err
-			})
-		},
-		"panic": func(b *bed, bad int64) *fifo.Worker {
-			return b.each(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, job *fifo.Job) error {
-				err := note(ctx, job)
-				if job.ID == bad && job.Attempt() == 1 {
-					panic(fifo.RetryAfter(time.Hour, errOnPurpose))
+				if err := note(ctx, job); err != nil {
+					return err
 				}
-				return err
-			})
-		},
-		"slice": func(b *bed, bad int64) *fifo.Worker {
-			return b.slice(fifo.Queue{BatchJobs: 5}, func(ctx context.Context, jobs []*fifo.Job) error {
-				for i, job := range jobs {
-					if job.ID == bad && job.Attempt() == 1 {
-						return fmt.Errorf("wrapped: %w", fifo.BatchError{
-							job.ID:       fifo.RetryAfter(time.Hour, errOnPurpose),
-							jobs[i+1].ID: errOnPurpose, // behind it: not counted
-						})
-					}
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
-	}, func(t *testing.T, h func(b *bed, bad int64) *fifo.Worker) {
-		b := by.on(newList(t))
-		ids := b.send("g", make([]any, 5)...)
-		w := h(b, ids[2])
-		r := b.run(w)
-		await(t, "the failure", func() bool { return w.Stats().Retried == 1 })
-		require.NoError(t, r.stop())
-		require.Equal(t, [][]int64{ids[:2]}, b.batches())
-		jobs := b.jobs()
+			}
+			return nil
+		}},
+	}
+	b := newList(t)
+	w := b.bare(nil)
+	ids := make(map[string][]int64)
+	var first, all [][]int64
+	for name, queue := range queues {
+		by.on(b, name)
+		queue.BatchJobs = 5
+		w.HandleQueue(name, queue)
+		for _, payload := range []string{"", "", "bad", "", ""} {
+			ids[name] = append(ids[name], b.sendAll(fifo.Message{Queue: name, GroupID: name, Payload: payload})...)
+		}
+		first = append(first, ids[name][:2])
+		all = append(all, ids[name][:2], ids[name][2:3], ids[name][3:])
+	}
+	r := b.run(w)
+	await(t, "the failures", func() bool { return w.Stats().Retried == 3 })
+	require.ElementsMatch(t, first, b.batches())
+	for name, ids := range ids {
+		jobs := b.jobsOf(b.client.Queue(name))
 		require.Len(t, jobs, 3)
 		for i, job := range jobs {
 			require.Equal(t, ids[i+2], job.ID)
@@ -225,34 +234,14 @@ func testBatchStopsAtTheFirstFailure(t *testing.T, by lease) {
 			require.Equal(t, i == 0, time.Until(job.RunAt) > 50*time.Minute)
 		}
 		require.Contains(t, jobs[0].Failures[0].Error, "on purpose")
-
-		b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-		b.work(w)
-		require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, b.batches(), "one that failed runs alone")
-		stats := w.Stats()
-		require.Equal(t, []int64{5, 1, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
-	})
+	}
+	b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
+	r.finish()
+	require.ElementsMatch(t, all, b.batches(), "one that failed runs alone")
+	stats := w.Stats()
+	require.Equal(t, []int64{15, 3, 0, 0}, []int64{stats.Succeeded, stats.Retried, stats.Buried, stats.Unknown})
 }
 
-// A dead letter in the middle lets the rest of its group go on.
-func TestBatchBuriesInTheMiddle(t *testing.T) {
-	b := newList(t)
-	ids := b.send("g", make([]any, 6)...)
-	w := b.each(fifo.Queue{BatchJobs: 6}, func(ctx context.Context, job *fifo.Job) error {
-		if err := note(ctx, job); job.ID != ids[3] || err != nil {
-			return err
-		}
-		return fifo.DeadLetter(errOnPurpose)
-	})
-	b.work(w)
-	require.Equal(t, [][]int64{ids[:3], ids[4:]}, b.batches())
-	require.Equal(t, ids, b.ledger.order())
-	letter := only(t, b.deadLetters())
-	require.Equal(t, ids[3], letter.ID)
-	require.Equal(t, 1, letter.Attempts)
-}
-
-// A job that has failed, was sent with a delay, or may be tried only once, has no company.
 func TestWhoRunsAlone(t *testing.T) {
 	type row struct {
 		message fifo.Message
@@ -266,33 +255,33 @@ func TestWhoRunsAlone(t *testing.T) {
 		},
 		"failed": {fifo.Message{Payload: "odd"}, "UPDATE pgfifo.jobs SET attempts = 1 WHERE payload = 'odd'"},
 	}, func(t *testing.T, x row) {
-		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
-			b := newList(t)
-			m := x.message
-			m.Queue, m.GroupID = "q", "g"
-			msgs := []fifo.Message{
-				{Queue: "q", GroupID: "g"},
-				{Queue: "q", GroupID: "g"},
-				m,
-				{Queue: "q", GroupID: "g"},
-				{Queue: "q", GroupID: "g"},
-			}
-			if batch.BatchGroups > 1 {
-				for i := range msgs {
-					msgs[i].GroupID = fmt.Sprint(i)
+		b := newList(t)
+		w := b.bare(nil)
+		ids := make(map[string][]int64)
+		for kind, batch := range batches(5) {
+			batch.BatchHandler = noteAll
+			w.HandleQueue(kind, batch)
+			for i, m := range []fifo.Message{{}, {}, x.message, {}, {}} {
+				m.Queue, m.GroupID = kind, "g"
+				if kind == "groups" {
+					m.GroupID = fmt.Sprint(i)
 				}
+				ids[kind] = append(ids[kind], b.sendAll(m)...)
 			}
-			ids := b.sendAll(msgs...)
-			b.exec(x.before)
-			b.work(b.slice(batch, noteAll))
-			list := b.batches()
-			if batch.BatchJobs > 1 {
-				require.Equal(t, [][]int64{ids[:2], ids[2:3], ids[3:]}, list)
-				return
+		}
+		b.exec(x.before)
+		b.work(w)
+		var jobs, groups [][]int64
+		for _, batch := range b.batches() {
+			if slices.Contains(ids["jobs"], batch[0]) {
+				jobs = append(jobs, batch)
+			} else {
+				groups = append(groups, batch)
 			}
-			require.Contains(t, list, ids[2:3])
-			require.LessOrEqual(t, len(list), 3, "the others are not separated by it: %v", list)
-		})
+		}
+		require.Equal(t, [][]int64{ids["jobs"][:2], ids["jobs"][2:3], ids["jobs"][3:]}, jobs)
+		require.Contains(t, groups, ids["groups"][2:3])
+		require.LessOrEqual(t, len(groups), 3, "the others are not separated by it: %v", groups)
 	})
 }
 

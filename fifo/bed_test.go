@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -183,6 +184,16 @@ func (b *bed) work(w *fifo.Worker) {
 func (b *bed) drained() {
 	b.t.Helper()
 	await(b.t, "an empty jobs table", func() bool { return b.count("jobs") == 0 })
+}
+
+// ends waits until n attempts in a group have ended, and returns how.
+func (b *bed) ends(group string, n int) (outcomes []fifo.Outcome) {
+	b.t.Helper()
+	await(b.t, fmt.Sprint(n, " outcomes in ", group), func() bool {
+		outcomes, _, _ = b.ledger.of(group)
+		return len(outcomes) >= n
+	})
+	return outcomes
 }
 
 func (b *bed) count(table string) int {

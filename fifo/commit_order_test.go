@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,50 +54,6 @@ func TestCommitOrder(t *testing.T) {
 		}
 		require.Len(t, jobs, len(want))
 	})
-}
-
-// Without it they don't wait, and the order is that of the enqueues.
-func TestEnqueueOrder(t *testing.T) {
-	b := newBed(t)
-	m := fifo.Message{Queue: "q", GroupID: "g"}
-	first := producers["bun.Tx"](b)
-	low := first.send(m)
-	high := b.receipts(m)
-	require.NoError(t, first.commit())
-	require.Less(t, low[0], high[0].ID)
-}
-
-// Batches that name the same groups in different orders must not deadlock, and a worker beside them sees each group's
-// jobs in the order of their commits: with every id it sees, it has seen all lower ones of the group.
-func TestCommitOrderBatches(t *testing.T) {
-	b := newBed(t, commitOrder)
-	b.run(b.worker(nop)) // the ledger checks the order
-	var wg sync.WaitGroup
-	errs := make(chan error, 200)
-	for p := range 4 {
-		wg.Go(func() {
-			groups := []string{"a", "b", "c", "d", "e"}
-			for i := range 25 {
-				var msgs []fifo.Message
-				for j := range groups {
-					k := (p + i + j) % len(groups)
-					if p%2 == 1 {
-						k = len(groups) - 1 - k
-					}
-					msgs = append(msgs, fifo.Message{Queue: "q", GroupID: groups[k]})
-				}
-				_, err := b.client.Enqueue(t.Context(), msgs...)
-				errs <- err
-			}
-		})
-	}
-	wg.Wait()
-	close(errs)
-	for err := range errs {
-		require.NoError(t, err)
-	}
-	b.drained()
-	await(t, "all jobs", func() bool { return len(b.ledger.order()) == 4*25*5 })
 }
 
 // The window of a message begins when it is enqueued, and not when it has begun to wait for another one that was rolled

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // watchful is a worker's setting that notices the loss of an idle connection soon.
@@ -46,111 +45,81 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 	return pid, err
 }
 
+// deathsOfConnections are ways in which the connection of a running job ends.
+var deathsOfConnections = map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
+	"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		if err := b.kill(ctx, pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	},
+	"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		if err := b.kill(ctx, pid); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return nil
+	},
+	"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+	},
+	"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
+		tx, err := job.Tx(ctx)
+		if err == nil {
+			_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
+		}
+		return err
+	},
+	"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
+		return b.kill(context.WithoutCancel(ctx), pid)
+	},
+}
+
 // The connection of a running job is ended: while its handler is busy elsewhere, in the middle of a statement, or too
 // late for the handler to notice. The attempt counts as lost, once, what it wrote is gone, and the job runs again.
 func TestLostConnection(t *testing.T) { overLeases(t, testLostConnection) }
 
 func testLostConnection(t *testing.T, by lease) {
-	pgtest.OverNamed(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
-		"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			if err := b.kill(ctx, pid); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return ctx.Err()
-		},
-		"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			if err := b.kill(ctx, pid); err != nil {
-				return err
-			}
-			<-ctx.Done()
+	b := by.on(newEffects(t))
+	b.ledger.overlaps = true
+	causes := make(chan error, 1)
+	b.exec("CREATE TABLE history AS SELECT group_id, failures FROM pgfifo.jobs WHERE false")
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "next" {
 			return nil
-		},
-		"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-		},
-		"in a statement, ignored": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
-			tx, err := job.Tx(ctx)
-			if err == nil {
-				_, _ = tx.ExecContext(ctx, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
-			}
-			return err
-		},
-		"unnoticed": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-			return b.kill(context.WithoutCancel(ctx), pid)
-		},
-	}, func(t *testing.T, name string, die func(b *bed, ctx context.Context, job *fifo.Job, pid int) error) {
-		b := by.on(newEffects(t))
-		b.ledger.overlaps = true
-		ids := b.send("g", "dies", "next")
-		causes := make(chan error, 1)
-		b.exec("CREATE TABLE history AS SELECT failures FROM pgfifo.jobs WHERE false")
-		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID == ids[1] {
-				return nil
-			}
-			pid, err := backend(ctx, job)
-			if err != nil || job.Attempt() > 1 {
-				_, kept := b.pool.Exec(ctx,
-					"INSERT INTO history SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
-				return errors.Join(err, kept)
-			}
-			err = die(b, ctx, job, pid)
-			causes <- context.Cause(ctx)
-			return err
-		}, watchful))
+		}
+		pid, err := backend(ctx, job)
+		if err != nil || job.Attempt() > 1 {
+			_, kept := b.pool.Exec(ctx,
+				"INSERT INTO history SELECT group_id, failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+			return errors.Join(err, kept)
+		}
+		err = deathsOfConnections[job.GroupID](b, ctx, job, pid)
+		causes <- context.Cause(ctx)
+		return err
+	}, watchful))
+	for name := range deathsOfConnections {
+		ids := b.send(name, "dies", "next")
 		cause := receive(t, causes, "the end of the first attempt")
 		if name == "idle" || name == "ignored" {
 			require.ErrorIs(t, cause, fifo.ErrLost)
 		}
-		b.drained()
-		await(t, "the outcomes", func() bool { return len(b.ledger.outcomes()) == 4 })
-		require.NoError(t, r.stop())
-		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
 		require.ElementsMatch(t, []fifo.Outcome{fifo.Unknown, fifo.Retried, fifo.Succeeded, fifo.Succeeded},
-			b.ledger.outcomes())
-		require.Equal(t, []int{2}, b.effects())
-		failures := query[[]fifo.Failure](b, "SELECT failures FROM history")
-		require.Len(t, failures, 1)
-		require.Equal(t, 1, failures[0].Attempt)
-		require.Equal(t, fifo.KindLost, failures[0].Kind)
-		require.NotEmpty(t, failures[0].Error)
-		require.NotEmpty(t, failures[0].Worker)
-		for _, s := range b.ledger.settled {
-			require.Equal(t, s.outcome == fifo.Succeeded, s.err == nil)
+			b.ends(name, 4), name)
+		outcomes, errs, order := b.ledger.of(name)
+		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, order, name)
+		for i, outcome := range outcomes {
+			require.Equal(t, outcome == fifo.Succeeded, errs[i] == nil)
 		}
-	})
-}
-
-// A job that ends every connection that runs it becomes a dead letter, like one that fails every time, and the rest of
-// its group goes on.
-func TestPoison(t *testing.T) { overLeases(t, testPoison) }
-
-func testPoison(t *testing.T, by lease) {
-	b := by.on(newEffects(t))
-	b.ledger.overlaps = true
-	ids := b.send("g", "poison", "next")
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.ID == ids[1] {
-			return nil
-		}
-		pid, err := backend(ctx, job)
-		return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
-	})
-	b.work(w)
-	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
-	require.Empty(t, b.effects())
-	letter := only(t, b.deadLetters())
-	require.Equal(t, ids[0], letter.ID)
-	require.Equal(t, 3, letter.Attempts)
-	require.Len(t, letter.Failures, 3)
-	for i, f := range letter.Failures {
-		require.Equal(t, i+1, f.Attempt)
-		require.Equal(t, fifo.KindLost, f.Kind)
+		require.Equal(t, []int{2}, b.effects(), name)
+		failure := only(t, query[[]fifo.Failure](b, "SELECT failures FROM history WHERE group_id = $1", name))
+		require.Equal(t, 1, failure.Attempt)
+		require.Equal(t, fifo.KindLost, failure.Kind)
+		require.NotEmpty(t, failure.Error)
+		require.NotEmpty(t, failure.Worker)
+		b.exec("DELETE FROM effects")
 	}
-	require.Equal(t, fifo.Stats{
-		Succeeded: 1, Retried: 2, Buried: 1, Unknown: 3, Lost: 3, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
-	}, w.Stats())
 }
 
 // Another worker takes over when one has died, without waiting for its poll.

@@ -279,10 +279,8 @@ func TestDedupBatches(t *testing.T) {
 
 // An id that was taken in a transaction which then enqueued nothing, because its context ended in between, is not one
 // of a message that was enqueued.
-func TestDedupTakenAndNotUsed(t *testing.T) { overLeases(t, testDedupTakenAndNotUsed) }
-
-func testDedupTakenAndNotUsed(t *testing.T, by lease) {
-	b := by.on(newBed(t))
+func TestDedupTakenAndNotUsed(t *testing.T) {
+	b := newBed(t)
 	b.exec(`INSERT INTO pgfifo.dedup_ids (key, expires)
 		VALUES (sha256(convert_to(E'q\n\na', 'UTF8')), now() + interval '1 hour')`)
 	got := b.receipts(deduped("g", "a"))

@@ -55,12 +55,13 @@ func testDrain(t *testing.T, by lease) {
 }
 
 // When the drain timeout has passed the handlers are told, and what they give back counts for nothing, not even if they
-// had begun to write or only then ask for the transaction.
+// had begun to write or only then ask for the transaction. One that succeeds although it was told has succeeded.
 func TestDrainTimeout(t *testing.T) { overLeases(t, testDrainTimeout) }
 
 func testDrainTimeout(t *testing.T, by lease) {
 	last := map[string]fifo.Handler{
-		"plain": func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
+		"succeeds": nop,
+		"plain":    func(ctx context.Context, _ *fifo.Job) error { return ctx.Err() },
 		"asks then": func(ctx context.Context, job *fifo.Job) error {
 			_, err := job.Tx(ctx)
 			_, perr := job.PgxTx(ctx)
@@ -71,9 +72,9 @@ func testDrainTimeout(t *testing.T, by lease) {
 	pgtest.OverEach(t, []time.Duration{-1, 50 * time.Millisecond}, func(t *testing.T, drain time.Duration) {
 		b := by.on(newEffects(t))
 		h := newBlocking()
-		var ids []int64
+		ids := make(map[string][]int64)
 		for group := range last {
-			ids = append(ids, b.send(group, nil, nil)...)
+			ids[group] = b.send(group, nil, nil)
 		}
 		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 			if job.GroupID != "asks then" {
@@ -91,42 +92,29 @@ func testDrainTimeout(t *testing.T, by lease) {
 			receive(t, h.started, "a handler")
 		}
 		require.NoError(t, r.stop())
-		for range last {
+		for group := range last {
 			require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+			outcome, left := fifo.Returned, ids[group]
+			if group == "succeeds" {
+				outcome, left = fifo.Succeeded, left[1:]
+			}
+			outcomes, errs, _ := b.ledger.of(group)
+			require.Equal(t, []fifo.Outcome{outcome}, outcomes, group)
+			require.Equal(t, outcome == fifo.Returned, errs[0] != nil, group)
+			for i, job := range b.jobsOf(b.q.Group(group)) {
+				require.Equal(t, left[i], job.ID)
+				require.Zero(t, job.Attempts)
+				require.Empty(t, job.Failures)
+			}
 		}
-		require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Returned, fifo.Returned}, b.ledger.outcomes())
-		for _, err := range b.ledger.errs() {
-			require.Error(t, err)
-		}
-		require.EqualValues(t, len(last), w.Stats().Returned)
-		require.ElementsMatch(t, ids, query[[]int64](b, "SELECT array_agg(id) FROM pgfifo.jobs"))
-		for _, job := range b.jobs() {
-			require.Zero(t, job.Attempts)
-			require.Empty(t, job.Failures)
-		}
-		require.Empty(t, b.effects())
-
+		require.Equal(t, 2*len(last)-1, b.count("jobs"))
+		require.EqualValues(t, len(last)-1, w.Stats().Returned)
+		require.Equal(t, []int{int(ids["succeeds"][0])}, b.effects())
 		b.work(b.worker(func(_ context.Context, job *fifo.Job) error { // and it sees no crash in it
 			require.Equal(t, 1, job.Attempt())
 			return nil
 		}, oneLane))
 	})
-}
-
-// A handler that succeeds although it was told has succeeded.
-func TestSuccessAfterDrainTimeout(t *testing.T) { overLeases(t, testSuccessAfterDrainTimeout) }
-
-func testSuccessAfterDrainTimeout(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	h := newBlocking()
-	b.send("g", nil)
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		_ = h.handle(ctx, job)
-		return nil
-	}, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
-	receive(t, h.started, "the handler")
-	require.NoError(t, r.stop())
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
 }
 
 // A handler that does not listen does not hold Run up for good, nor its group.
@@ -317,38 +305,42 @@ func testDrainInABatch(t *testing.T, by lease) {
 	})
 }
 
-// A BatchHandler is told when the drain timeout has passed. What it gives back counts for nothing; what it has done
-// stays done if it names the others.
 func TestDrainTimeoutOfABatchHandler(t *testing.T) {
-	type row struct {
+	rows := map[string]struct {
 		last func(jobs []*fifo.Job, err error) error
 		done int
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"error":    {func(_ []*fifo.Job, err error) error { return err }, 0},
 		"panic":    {func(_ []*fifo.Job, err error) error { panic(err) }, 0},
 		"named":    {func(jobs []*fifo.Job, err error) error { return fifo.BatchError{jobs[2].ID: err} }, 2},
 		"finished": {func([]*fifo.Job, error) error { return nil }, 4},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		h := newBlocking()
-		ids := b.send("g", nil, nil, nil, nil)
-		w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
-			return x.last(jobs, h.handle(ctx, jobs[0]))
-		}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
-		r := b.run(w)
-		receive(t, h.started, "the handler")
-		require.NoError(t, r.stop())
+	}
+	b := newBed(t)
+	h := newBlocking()
+	ids := make(map[string][]int64)
+	for name := range rows {
+		ids[name] = b.send(name, nil, nil, nil, nil)
+	}
+	w := b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+		return rows[jobs[0].GroupID].last(jobs, h.handle(ctx, jobs[0]))
+	}, func(w *fifo.Worker) { w.Concurrency, w.DrainTimeout = len(rows), -1 })
+	r := b.run(w)
+	for range rows {
+		receive(t, h.started, "a handler")
+	}
+	require.NoError(t, r.stop())
+	for range rows {
 		require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
-		stats := w.Stats()
-		require.EqualValues(t, x.done, stats.Succeeded)
-		require.EqualValues(t, 4-x.done, stats.Returned)
-		require.Zero(t, stats.Retried)
-		jobs := b.jobs()
-		require.Len(t, jobs, 4-x.done)
+	}
+	require.EqualValues(t, 6, w.Stats().Succeeded)
+	require.EqualValues(t, 10, w.Stats().Returned)
+	require.Zero(t, w.Stats().Retried)
+	for name, x := range rows {
+		jobs := b.jobsOf(b.q.Group(name))
+		require.Len(t, jobs, 4-x.done, name)
 		for i, job := range jobs {
-			require.Equal(t, ids[i+x.done], job.ID)
+			require.Equal(t, ids[name][i+x.done], job.ID, name)
 			require.Zero(t, job.Attempts)
 		}
-	})
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -146,15 +145,15 @@ func TestEnqueueNilTransaction(t *testing.T) {
 
 // The isolation level is the caller's.
 func TestEnqueueIsolation(t *testing.T) {
-	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, order bool) {
-		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = order })
+	b := newBed(t)
+	for _, client := range []*fifo.Client{b.client, b.open(b.pool, commitOrder)} {
 		tx, err := b.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
 		require.NoError(t, err)
-		b.receiptsIn(tx, fifo.Message{Queue: "q", GroupID: "g"})
+		_, err = client.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+		require.NoError(t, err)
 		require.NoError(t, tx.Commit(t.Context()))
-		b.work(b.worker(nop))
-		require.Len(t, b.ledger.order(), 1)
-	})
+	}
+	require.Equal(t, 2, b.count("jobs"))
 }
 
 // begin begins a transaction of pgx, which is rolled back at the end of the test: the pool would wait for it.
@@ -198,61 +197,18 @@ func promptly(t *testing.T) context.Context {
 	return ctx
 }
 
-// Producers wait neither for the job that runs in their group, nor for each other, nor for a transaction that has
-// enqueued to the same new group.
-func TestEnqueueNeverWaits(t *testing.T) {
-	b := newBed(t)
-	b.ledger.unordered = true // the open transaction's id comes late
-	release, inside := make(chan struct{}), make(chan struct{})
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if string(job.Payload) != "first" {
-			return nil
-		}
-		tx, err := job.Tx(ctx) // a handler that feeds its own group and a new one, and stays open
-		if err != nil {
-			return err
-		}
-		for _, group := range []string{"held", "new"} {
-			if _, err := b.client.EnqueueTx(ctx, tx, fifo.Message{
-				Queue: "q", GroupID: group, Payload: "inner",
-			}); err != nil {
-				return err
-			}
-		}
-		close(inside)
-		<-release
-		return nil
-	}))
-	b.send("held", "first")
-	receive(t, inside, "the handler")
-	open := producers["pgx.Tx"](b)
-	open.send(fifo.Message{Queue: "q", GroupID: "newer", Payload: "open"})
-	for _, group := range []string{"held", "new", "newer"} {
-		b.receipts(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		p := producers["*sql.Tx"](b)
-		p.send(fifo.Message{Queue: "q", GroupID: group, Payload: "outer"})
-		require.NoError(t, p.commit())
-	}
-	// The new groups are even worked meanwhile.
-	await(t, "the new groups' jobs", func() bool { return len(b.ledger.order()) == 1+4 })
-	require.NoError(t, open.commit())
-	close(release)
-	r.finish()
-	require.Len(t, b.ledger.order(), 1+2+1+6)
-}
-
-// Without CommitOrder an id that is committed late is worked all the same, and soon, though its successor is done.
 func TestLateCommit(t *testing.T) {
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		b := newBed(t)
-		b.ledger.unordered = true
-		b.run(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+	b := newBed(t)
+	b.ledger.unordered = true
+	b.run(b.worker(nop, rarePolls))
+	for kind, begin := range producers {
 		late := begin(b)
-		low := late.send(fifo.Message{Queue: "q", GroupID: "g"})
-		high := b.send("g", nil)
-		await(t, "the higher id", func() bool { return len(b.ledger.order()) == 1 })
+		low := late.send(fifo.Message{Queue: "q", GroupID: kind})
+		high := b.send(kind, nil)
+		b.ends(kind, 1)
 		require.NoError(t, late.commit())
-		b.drained()
-		require.Equal(t, append(high, low...), b.ledger.order())
-	})
+		b.ends(kind, 2)
+		_, _, order := b.ledger.of(kind)
+		require.Equal(t, append(high, low...), order, kind)
+	}
 }

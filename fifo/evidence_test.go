@@ -108,7 +108,7 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 	var mu sync.Mutex
 	var kills []time.Time
 	worst := 0
-	for p := range 7 {
+	for p := range 5 {
 		name := fmt.Sprint("process ", p)
 		ctx, die := context.WithCancel(t.Context())
 		w := b.worker(func(ctx context.Context, job *fifo.Job) error {

@@ -9,57 +9,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// Each attempt has a token, which is the batch's, and higher than those of the attempts before it in its group.
 func TestFence(t *testing.T) { overLeases(t, testFence) }
 
 func testFence(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	b.send("g", 1, 2)
-	b.send("h", 1)
+	b := newBed(t)
+	w := b.bare(nil)
 	var mu sync.Mutex
-	tokens := make(map[string][]int64)
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		token, err := job.Fence(ctx)
-		require.NoError(t, err)
-		again, err := job.Fence(ctx)
-		require.NoError(t, err)
-		require.Equal(t, token, again)
-		mu.Lock()
-		defer mu.Unlock()
-		tokens[job.GroupID] = append(tokens[job.GroupID], token)
-		if job.Attempt() == 1 {
-			return errors.New("once more")
-		}
-		return nil
-	}))
-	require.Len(t, tokens["g"], 4)
-	require.IsIncreasing(t, tokens["g"])
-	require.IsIncreasing(t, tokens["h"])
-}
-
-func TestFenceOfBatches(t *testing.T) {
-	pgtest.OverAll(t, batches(3), func(t *testing.T, batch fifo.Queue) {
-		b := newBed(t)
+	tokens := make(map[string][]int64) // by queue and group
+	for kind, queue := range oneAndBatches(3) {
+		by.on(b, kind)
 		for _, group := range []string{"g", "h", "i"} {
-			b.send(group, 1, 2, 3)
+			for range 3 {
+				b.sendAll(fifo.Message{Queue: kind, GroupID: group})
+			}
 		}
-		var mu sync.Mutex
-		tokens := make(map[string][]int64)
-		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+		queue.Handler = func(ctx context.Context, job *fifo.Job) error {
 			token, err := job.Fence(ctx)
 			require.NoError(t, err)
+			again, err := job.Fence(ctx)
+			require.NoError(t, err)
+			require.Equal(t, token, again)
 			mu.Lock()
 			defer mu.Unlock()
-			tokens[job.GroupID] = append(tokens[job.GroupID], token)
+			tokens[kind+job.GroupID] = append(tokens[kind+job.GroupID], token)
+			if kind == "one" && job.Attempt() == 1 {
+				return errors.New("once more")
+			}
 			return nil
-		}))
-		for _, group := range []string{"g", "h", "i"} {
-			require.Len(t, tokens[group], 3)
-			require.IsNonDecreasing(t, tokens[group])
 		}
-	})
+		w.HandleQueue(kind, queue)
+	}
+	b.work(w)
+	for _, group := range []string{"g", "h", "i"} {
+		require.Len(t, tokens["one"+group], 6)
+		require.IsIncreasing(t, tokens["one"+group])
+		for _, kind := range []string{"jobs", "groups"} {
+			require.Len(t, tokens[kind+group], 3)
+			require.IsNonDecreasing(t, tokens[kind+group])
+		}
+	}
 }
 
 // The handler of a lost job asks too late.
@@ -85,10 +76,4 @@ func testFenceOfALostJob(t *testing.T, by lease) {
 	if by != bySession { // which draws tokens with its claims
 		require.Equal(t, 1, b.count("fences"))
 	}
-}
-
-func TestNoFenceWithoutAJob(t *testing.T) {
-	t.Parallel()
-	_, err := new(fifo.Job).Fence(t.Context())
-	require.ErrorIs(t, err, fifo.ErrNoJob)
 }

@@ -43,7 +43,7 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 	b := by.on(newBed(t), "morgue")
 	headers := fifo.Headers{"traceparent": "00-x", "bytes": "\x00\xff", fifo.OriginError: "of an earlier move"}
 	moved := make(chan *fifo.Job, 3)
-	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), MaxAttempts: 5}
+	other := &fifo.Worker{Client: b.open(pgtest.Connect(t, b.url)), Concurrency: 1, MaxAttempts: 5}
 	rarePolls(other)
 	other.Handle("morgue", func(_ context.Context, job *fifo.Job) error {
 		its := *job
@@ -92,66 +92,56 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 	require.Equal(t, 4, b.ledger.count(fifo.Buried))
 }
 
-// So it does if what failed is recorded elsewhere than in the job's transaction, in a batch, of an attempt that was
-// lost, and if its handler says that it is a dead letter. Its failures go along.
 func TestDeadLetterQueueElsewhere(t *testing.T) {
 	second := failingOn("2", errOnPurpose)
 	killed := func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, _ = tx.Exec(ctx, "SELECT pg_terminate_backend(pg_backend_pid())")
-			<-ctx.Done()
-		}
+		err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
+		<-ctx.Done()
 		return err
 	}
-	type row struct {
+	rows := map[string]struct {
 		queue fifo.Queue
 		sent  []string
 		moves string
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []string{"1"}, "1"},
 		"batch of a group": {
 			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
 			[]string{"1", "2", "3"},
 			"2",
 		},
-		"batch of groups": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, BatchGroups: 3},
-			[]string{"2"},
-			"2",
-		},
-		"lost": {fifo.Queue{Handler: killed, MaxAttempts: 1}, []string{"1"}, "1"},
+		"batch of groups": {fifo.Queue{Handler: second, MaxAttempts: 2, BatchGroups: 3}, []string{"2"}, "2"},
+		"lost":            {fifo.Queue{Handler: killed, MaxAttempts: 1}, []string{"1"}, "1"},
 		"as told": {
 			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), OnGiveUp: fifo.BlockGroup},
 			[]string{"1"},
 			"1",
 		},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.ledger.overlaps = true
+	}
+	b := newBed(t)
+	b.ledger.overlaps = true
+	w := b.bare(nil)
+	for name, x := range rows {
 		x.queue.DeadLetterQueue = "morgue"
-		var msgs []fifo.Message
+		w.HandleQueue(name, x.queue)
 		for _, payload := range x.sent {
-			msgs = append(msgs, fifo.Message{Payload: payload})
+			b.receipts(fifo.Message{Queue: name, GroupID: name, Payload: payload})
 		}
-		b.hopeless("g", msgs...)
-		w := b.bare(nil)
-		w.HandleQueue("q", x.queue)
-		r := b.run(w)
-		await(t, "the move", func() bool {
-			return b.count("jobs WHERE queue = 'q'") == 0 && b.count("jobs WHERE queue = 'morgue'") == 1
-		})
-		require.NoError(t, r.stop())
-		job := b.jobs()[0]
-		require.Equal(t, "g", job.GroupID)
-		require.Equal(t, x.moves, string(job.Payload))
-		require.Zero(t, job.Attempts)
-		require.Len(t, job.Failures, max(1, x.queue.MaxAttempts))
-		require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
-		require.Empty(t, b.deadLetters())
-		require.Zero(t, b.count("attempt_marks"))
+	}
+	r := b.run(w)
+	await(t, "the moves", func() bool {
+		return b.count("jobs WHERE queue <> 'morgue'") == 0 && b.count("jobs") == len(rows)
 	})
+	require.NoError(t, r.stop())
+	for name, x := range rows {
+		job := only(t, b.jobsOf(b.client.Queue("morgue").Group(name)))
+		require.Equal(t, x.moves, string(job.Payload), name)
+		require.Zero(t, job.Attempts)
+		require.Len(t, job.Failures, max(1, x.queue.MaxAttempts), name)
+		require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
+	}
+	require.Empty(t, b.deadLetters())
+	require.Zero(t, b.count("attempt_marks"))
 }
 
 // A job that cannot be moved stays, with its attempts, until it can.

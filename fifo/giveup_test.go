@@ -2,8 +2,8 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,39 +119,36 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	b.drained()
 }
 
-// What an operator does to the job that blocks a group undoes the block, and no pause of an operator's.
 func TestBlockGoesWithItsJob(t *testing.T) {
-	t.Parallel()
-	for verb, do := range map[string]func(ctx context.Context, g fifo.Scope) error{
-		"bury":   func(ctx context.Context, g fifo.Scope) error { return g.Bury(ctx, 1, "") },
-		"delete": func(ctx context.Context, g fifo.Scope) error { return g.Delete(ctx, 1) },
-		"purge":  func(ctx context.Context, g fifo.Scope) error { _, err := g.Purge(ctx); return err },
-	} {
+	verbs := map[string]func(ctx context.Context, g fifo.Scope, id int64) error{
+		"bury":   func(ctx context.Context, g fifo.Scope, id int64) error { return g.Bury(ctx, id, "") },
+		"delete": func(ctx context.Context, g fifo.Scope, id int64) error { return g.Delete(ctx, id) },
+		"purge":  func(ctx context.Context, g fifo.Scope, _ int64) error { _, err := g.Purge(ctx); return err },
+	}
+	b := newBed(t)
+	b.ledger.unordered = true
+	b.run(b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}))
+	for verb, do := range verbs {
 		for _, byHand := range []bool{false, true} {
-			t.Run(fmt.Sprint(verb, " ", byHand), func(t *testing.T) {
-				b := newBed(t)
-				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload, max_attempts) VALUES ('q', 'g', '', 1)")
-				w := b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}, oneLane)
-				b.run(w)
-				await(t, "the block", func() bool { return w.Stats().Blocked == 1 })
-				g := b.q.Group("g")
-				// A lower id comes late: it is not what blocks the group.
-				b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')")
-				if byHand {
-					require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
-				}
-				require.NoError(t, do(t.Context(), g))
-				pauses := b.pauses()
-				if !byHand {
-					require.Empty(t, pauses)
-					return
-				}
-				require.Len(t, pauses, 1)
-				require.Zero(t, pauses[0].Job)
-				if verb == "bury" {
-					require.Equal(t, int64(1), b.deadLetters()[0].ID)
-				}
-			})
+			g := b.q.Group(verb)
+			id := query[int64](b, `INSERT INTO pgfifo.jobs (queue, group_id, payload, max_attempts)
+				VALUES ('q', $1, '', 1) RETURNING id`, verb)
+			await(t, "the block", func() bool { return b.why(verb).PauseJob == id })
+			// A lower id comes late: it is not what blocks the group.
+			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', $1, -1, '')", verb)
+			if byHand {
+				require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
+			}
+			require.NoError(t, do(t.Context(), g, id), verb)
+			pauses := b.pauses()
+			if byHand {
+				require.Zero(t, only(t, pauses).Job, verb)
+				b.resumes(g)
+			} else {
+				require.Empty(t, pauses, verb)
+			}
+			require.Equal(t, verb == "bury", slices.Contains(letterIDs(b.deadLetters()), id))
+			b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.pauses")
 		}
 	}
 }
@@ -207,57 +204,59 @@ func testDiscard(t *testing.T, by lease) {
 	require.Empty(t, b.deadLetters())
 }
 
-// What a handler says is a dead letter is one, whatever the queue does with the others.
-func TestDeadLetterInAnyCase(t *testing.T) {
-	t.Parallel()
-	for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
-		t.Run(fmt.Sprint(up), func(t *testing.T) {
-			b := newBed(t)
-			b.send("g", "")
-			b.work(b.giving(up, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose))}))
-			require.Len(t, b.deadLetters(), 1)
-			require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
-		})
-	}
-}
-
-// Both are recorded also if the handler has ended the job's transaction, and of a job in a batch.
+// Whatever a queue does with jobs that it gives up: it does so also if the handler has ended the job's transaction, and
+// of a job in a batch, and what a handler says is a dead letter is one.
 func TestGiveUpElsewhere(t *testing.T) {
-	t.Parallel()
-	second := failingOn("2", errOnPurpose)
-	for name, x := range map[string]struct {
+	rows := map[string]struct {
 		queue fifo.Queue
-		sent  []any
+		sent  []string
 	}{
-		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []any{"1"}},
+		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []string{"1"}},
 		"in a batch": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
-			[]any{"1", "2", "3"},
+			fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchJobs: 3},
+			[]string{"1", "2", "3"},
 		},
-	} {
+		"as told": {fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), MaxAttempts: 9}, []string{"1"}},
+	}
+	b := newBed(t)
+	w := b.bare(nil)
+	want := make(map[string]fifo.Outcome) // by queue and group
+	for name, x := range rows {
 		for up, outcome := range map[fifo.GiveUp]fifo.Outcome{
-			fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
+			fifo.ToDeadLetters: fifo.Buried, fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
 		} {
-			t.Run(name+" "+outcome.String(), func(t *testing.T) {
-				b := newBed(t)
-				b.send("g", x.sent...)
-				w := b.giving(up, x.queue)
-				r := b.run(w)
-				await(t, "its end", func() bool {
-					stats := w.Stats()
-					left := b.count("jobs")
-					return stats.Discarded == 1 && left == 0 || stats.Blocked == 1 && left > 0
-				})
-				require.NoError(t, r.stop())
-				require.Contains(t, b.ledger.outcomes(), outcome)
-				if outcome == fifo.Discarded {
-					return
-				}
-				head := b.jobs()[0]
-				require.Equal(t, head.ID, b.pauses()[0].Job)
-				require.Equal(t, x.queue.MaxAttempts, head.Attempts)
-			})
+			queue := name + " " + outcome.String()
+			if want[queue] = outcome; name == "as told" {
+				want[queue] = fifo.Buried
+			}
+			x.queue.OnGiveUp = up
+			w.HandleQueue(queue, x.queue)
+			for _, payload := range x.sent {
+				b.sendAll(fifo.Message{Queue: queue, GroupID: queue, Payload: payload})
+			}
 		}
+	}
+	r := b.run(w)
+	await(t, "the ends of all", func() bool {
+		s := w.Stats()
+		return s.Buried == 5 && s.Blocked == 2 && s.Discarded == 2
+	})
+	await(t, "those behind", func() bool { return b.count("jobs") == 3 })
+	require.NoError(t, r.stop())
+	for queue, outcome := range want {
+		outcomes, _, _ := b.ledger.of(queue)
+		require.Contains(t, outcomes, outcome, queue)
+	}
+	require.Len(t, b.deadLetters(), 5)
+	blocks := make(map[string]int64)
+	for _, pause := range b.pauses() {
+		blocks[pause.Queue] = pause.Job
+	}
+	require.Len(t, blocks, 2)
+	for queue, id := range blocks {
+		head := b.jobsOf(b.client.Queue(queue))[0]
+		require.Equal(t, head.ID, id, queue)
+		require.Equal(t, rows[strings.TrimSuffix(queue, " blocked")].queue.MaxAttempts, head.Attempts, queue)
 	}
 }
 

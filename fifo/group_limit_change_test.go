@@ -37,7 +37,7 @@ func TestGroupLimitThatChanges(t *testing.T) {
 			return n
 		}
 		for range 2 {
-			w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+			w := &fifo.Worker{Client: b.client, Concurrency: 6, PollInterval: 100 * time.Millisecond}
 			workers = append(workers, w)
 			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
 				g := now.Load()
@@ -178,7 +178,7 @@ func TestGroupLimitRaised(t *testing.T) {
 		var running atomic.Int64
 		runs := sync.Map{}
 		worker := func() *fifo.Worker {
-			w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
+			w := &fifo.Worker{Client: b.client, Concurrency: 4, PollInterval: 100 * time.Millisecond}
 			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
 				running.Add(1)
 				defer running.Add(-1)
@@ -256,7 +256,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	b.groupLimit(1, 3)
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
-	w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
+	w := &fifo.Worker{Client: b.client, Concurrency: 4, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
 	w.HandleQueue("q", fifo.Queue{
 		OnGiveUp: fifo.BlockGroup,
 		Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // everyHeader has every kind of name and value.
@@ -29,103 +28,90 @@ func everyHeader() fifo.Headers {
 	}
 }
 
-// Headers come out as they went in, whichever way that was, and on every way that a job takes.
+// Headers and priorities come out as they went in, whichever way that was, and on every way that a job takes.
 func TestHeaders(t *testing.T) {
-	want := everyHeader()
-	with := fifo.Message{Queue: "q", GroupID: "a", Headers: want, MaxAttempts: 1}
-	without := fifo.Message{Queue: "q", GroupID: "b", Headers: fifo.Headers{}, MaxAttempts: 1}
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		b := newBed(t)
-		p := begin(b)
-		for _, msgs := range [][]fifo.Message{{with}, {without}, {with, without, with}, {without, without}} {
-			p.send(msgs...)
-		}
-		require.NoError(t, p.commit())
-		b.sendAll(with)
-		b.sendAll(without, with)
-		check := func(group string, got fifo.Headers) {
-			t.Helper()
-			if group == "a" {
-				require.Equal(t, want, got)
-			} else {
-				require.Nil(t, got)
-			}
-		}
-		for _, j := range b.jobs() {
-			check(j.GroupID, j.Headers)
-		}
-		ran := 0
-		handler := func(_ context.Context, job *fifo.Job) error {
-			check(job.GroupID, job.Headers)
-			if ran++; ran <= 10 {
-				return errBroken
-			}
-			return nil
-		}
-		b.work(b.worker(handler, oneLane))
-		require.Equal(t, 10, ran)
-		letters := b.deadLetters()
-		require.Len(t, letters, 10)
-		for _, d := range letters {
-			check(d.GroupID, d.Headers)
-		}
-		require.Len(t, b.redrive(b.q, allAgain), 10)
-		again := b.bare(nil) // the ledger knows of no redrive
-		again.Concurrency = 1
-		again.Handle("q", handler)
-		b.work(again)
-		require.Equal(t, 20, ran)
-	})
-}
-
-// So they do in batches of both kinds.
-func TestHeadersInBatches(t *testing.T) {
-	pgtest.OverAll(t, batches(4), func(t *testing.T, batch fifo.Queue) {
-		b := newBed(t)
-		var msgs []fifo.Message
-		for i := range 8 {
-			m := fifo.Message{Queue: "q", GroupID: string(rune('a' + i%4))}
-			if i%3 == 0 {
-				m.Headers = everyHeader()
-			}
-			msgs = append(msgs, m)
-		}
-		ids := b.sendAll(msgs...)
-		sent := make(map[int64]fifo.Headers)
-		for i, id := range ids {
-			sent[id] = msgs[i].Headers
-		}
-		w := b.each(batch, func(_ context.Context, job *fifo.Job) error {
-			require.Equal(t, sent[job.ID], job.Headers)
-			return nil
-		})
-		b.work(w)
-	})
-}
-
-func TestInvalidHeaders(t *testing.T) {
-	for what, h := range map[string]fifo.Headers{
-		"an empty name": {"": "v"}, "a long name": {strings.Repeat("n", 129): ""},
-		"a name that is no text": {"\xff": ""},
-		"a name with NUL":        {"a\x00": ""}, "a name with a line break": {"a\nb": ""},
-	} {
-		_, err := nowhere(t).Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Headers: h})
-		require.ErrorIs(t, err, fifo.ErrInvalidMessage, what)
+	sent := map[string]fifo.Message{ // by group
+		"a": {Headers: everyHeader(), Priority: 9}, "b": {Headers: fifo.Headers{}},
+		"c": {Headers: fifo.Headers{"n": "v"}, Priority: 1}, "d": {Priority: 2},
 	}
-	// They count with the payload.
+	m := func(group string) fifo.Message {
+		m := sent[group]
+		m.Queue, m.GroupID, m.MaxAttempts = "q", group, 1
+		return m
+	}
+	b, n := newBed(t), 0
+	for kind, begin := range producers {
+		p, once := begin(b), m("d")
+		once.DedupID = kind
+		for _, msgs := range [][]fifo.Message{
+			{m("a")}, {m("b")}, {m("a"), m("b"), m("a"), m("c")}, {m("b"), m("b")}, {m("c"), once, once},
+		} {
+			p.send(msgs...)
+			n += len(msgs)
+		}
+		n--
+		require.NoError(t, p.commit())
+	}
+	b.sendAll(m("a"))
+	b.sendAll(m("b"), m("a"))
+	n += 3
+	check := func(job *fifo.Job) {
+		t.Helper()
+		want, got := sent[job.GroupID], maps.Clone(job.Headers)
+		maps.DeleteFunc(got, func(name, _ string) bool { return strings.HasPrefix(name, "pgfifo-") }) // of a move
+		require.Equal(t, want.Priority, job.Priority)
+		require.Len(t, got, len(want.Headers))
+		require.True(t, maps.Equal(want.Headers, got))
+		require.True(t, job.Headers == nil || len(job.Headers) > 0)
+	}
+	all := func(jobs []fifo.Job) []fifo.Job {
+		t.Helper()
+		require.Len(t, jobs, n)
+		for i := range jobs {
+			check(&jobs[i])
+		}
+		return jobs
+	}
+	all(b.jobs())
+	for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
+		queue.Handler = func(_ context.Context, job *fifo.Job) error {
+			check(job)
+			return errBroken
+		}
+		w := b.bare(nil)
+		w.HandleQueue("q", queue)
+		r := b.run(w)
+		await(t, "failures", func() bool { return b.count("jobs WHERE queue = 'q'") == 0 })
+		require.NoError(t, r.stop())
+		if queue.DeadLetterQueue != "" {
+			break
+		}
+		for i, letter := range all(b.deadLetters()) {
+			b.redrive(b.q, fifo.Redrive{Letters: named(letter.ID), ToTail: i%2 == 0})
+		}
+		all(b.jobs())
+	}
+	b.ledger.sent = nil // they have other ids now
+	moved := all(b.jobs())[0]
+	require.Equal(t, "morgue", moved.Queue)
+	require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), moved.ID, "enough"))
+	letter := only(t, b.deadLetters())
+	check(&letter)
+}
+
+// Headers count with the payload.
+func TestLargeHeaders(t *testing.T) {
 	b := newBed(t)
 	m := fifo.Message{
 		Queue: "q", GroupID: "g", Payload: make([]byte, fifo.MaxPayloadBytes-1000),
 		Headers: fifo.Headers{"name": strings.Repeat("\x00", 996)},
 	}
-	b.sendAll(m)
-	m.Headers["name"] += "\x00"
-	_, err := b.client.Enqueue(t.Context(), m)
-	require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
-	m.Headers = fifo.Headers{"name": strings.Repeat("x", 2*fifo.MaxPayloadBytes)}
-	_, err = b.client.Enqueue(t.Context(), m)
-	require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
-	b.work(b.worker(nop))
+	b.receipts(m)
+	for _, large := range []string{strings.Repeat("\x00", 997), strings.Repeat("x", 2*fifo.MaxPayloadBytes)} {
+		m.Headers = fifo.Headers{"name": large}
+		_, err := b.client.Enqueue(t.Context(), m)
+		require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
+	}
 }
 
 // What an operator writes by hand is given as it stands, and what is no object is none: the job runs.
@@ -200,42 +186,29 @@ func TestHeadersAsJSON(t *testing.T) {
 func TestRunAt(t *testing.T) { overLeases(t, testRunAt) }
 
 func testRunAt(t *testing.T, by lease) {
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		b := by.on(newBed(t))
-		at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	b := by.on(newBed(t))
+	at := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	for kind, begin := range producers {
 		p := begin(b)
-		later := fifo.Message{Queue: "q", GroupID: "later", RunAt: at.In(time.FixedZone("", 3600))}
-		past := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
+		later := fifo.Message{Queue: "q", GroupID: "later " + kind, RunAt: at.In(time.FixedZone("", 3600))}
+		past := fifo.Message{Queue: "q", GroupID: kind, RunAt: time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}
+		recent := fifo.Message{Queue: "q", GroupID: kind, RunAt: time.Now().Add(-time.Minute)}
 		p.send(later)
-		recent := fifo.Message{Queue: "q", GroupID: "past", RunAt: time.Now().Add(-time.Minute)}
 		p.send(past, later, recent)
 		require.NoError(t, p.commit())
-		for _, j := range b.jobs() {
-			if j.GroupID == "later" {
-				require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
-			} else {
-				require.Zero(t, j.RunAt)
-			}
-		}
-		w := b.worker(nop)
-		b.run(w)
-		await(t, "what may run", func() bool { return b.count("jobs") == 2 })
-		require.Len(t, b.jobs(), 2)
-		b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
-		b.drained()
-	})
-}
-
-func TestInvalidRunAt(t *testing.T) {
-	t.Parallel()
-	for what, m := range map[string]fifo.Message{
-		"both":    {Delay: 1, RunAt: time.Now()},
-		"too far": {RunAt: time.Now().Add(fifo.MaxDelay + time.Hour)},
-		"never":   {RunAt: time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)},
-	} {
-		m.Queue, m.GroupID = "q", "g"
-		_, err := nowhere(t).Enqueue(t.Context(), m)
-		require.ErrorIs(t, err, fifo.ErrInvalidMessage, what)
-		require.NotErrorIs(t, err, fifo.ErrPayloadTooLarge, what)
 	}
+	jobs := b.jobs()
+	require.Len(t, jobs, 4*len(producers))
+	for _, j := range jobs {
+		if strings.HasPrefix(j.GroupID, "later") {
+			require.True(t, at.Equal(j.RunAt), "%v", j.RunAt)
+		} else {
+			require.Zero(t, j.RunAt)
+		}
+	}
+	b.run(b.worker(nop))
+	await(t, "what may run", func() bool { return b.count("jobs") == 2*len(producers) })
+	require.Len(t, b.jobs(), 2*len(producers))
+	b.exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp()")
+	b.drained()
 }

@@ -15,84 +15,69 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A hook that panics, or ends its goroutine, takes neither the process nor a lane with it. One that comes before the
-// handler fails the attempt; one that comes after it is logged.
 func TestPanicInAHook(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		set     func(h *fifo.Hooks, fail func())
-		outcome fifo.Outcome // of the first attempt
-		logged  string
-	}{
-		"Job": {func(h *fifo.Hooks, fail func()) {
-			h.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-				if job.Attempt() == 1 {
-					fail()
-				}
-				return ctx, nil
+	fails := map[string]func(){"panic": func() { panic("a value") }, "goexit": runtime.Goexit}
+	fail := func(job *fifo.Job, hook string) { // if the job's group says so: the hook, and how
+		if at, how, _ := strings.Cut(job.GroupID, ", "); at == hook {
+			fails[how]()
+		}
+	}
+	log := &logbook{}
+	b := newBed(t, func(cfg *fifo.Config) {
+		cfg.Logger = slog.New(log)
+		h := &cfg.Hooks[0]
+		h.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+			if job.Attempt() == 1 {
+				fail(job, "Job")
 			}
-		}, fifo.Retried, ""},
-		"end of Job": {func(h *fifo.Hooks, fail func()) {
-			h.Job = func(ctx context.Context, _ *fifo.Job) (context.Context, func(error)) {
-				return ctx, func(error) { fail() }
+			return ctx, func(error) { fail(job, "end of Job") }
+		}
+		settled := h.Settled
+		h.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			fail(job, "Settled")
+		}
+		h.Overdue = func(_ context.Context, job *fifo.Job, _ time.Duration, _ error) { fail(job, "Overdue") }
+	})
+	hooks := map[string]string{
+		"Job": "", "end of Job": "end of the Job hook", "Settled": "Settled", "Overdue": "Overdue",
+	}
+	for hook := range hooks {
+		for how := range fails {
+			if b.send(hook+", "+how, nil); hook != "Overdue" { // which takes its time
+				b.send(hook+", "+how, nil)
 			}
-		}, fifo.Succeeded, "end of the Job hook"},
-		"Settled": {func(h *fifo.Hooks, fail func()) {
-			settled := h.Settled
-			h.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-				settled(ctx, job, outcome, err)
-				fail()
+		}
+	}
+	var w *fifo.Worker
+	w = b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if before := w.Stats().TimesOverdue; strings.HasPrefix(job.GroupID, "Overdue") {
+			<-ctx.Done()
+			await(t, "a report", func() bool { return w.Stats().TimesOverdue > before })
+		}
+		return nil
+	}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 500 * time.Millisecond })
+	b.work(w)
+	require.EqualValues(t, 3*2*2+2, w.Stats().Succeeded)
+	for hook, name := range hooks {
+		for how := range fails {
+			outcomes, errs, order := b.ledger.of(hook + ", " + how)
+			if hook != "Job" {
+				value := map[string]string{"panic": "a value", "goexit": "the " + name + "'s goroutine exited"}[how]
+				require.NotContains(t, outcomes, fifo.Retried, hook)
+				require.Positive(t, log.count("pgfifo: a hook panicked hook="+name+" panic="+value), "%q", log.lines)
+				continue
 			}
-		}, fifo.Succeeded, "Settled"},
-		"Overdue": {func(h *fifo.Hooks, fail func()) {
-			h.Overdue = func(context.Context, *fifo.Job, time.Duration, error) { fail() }
-		}, fifo.Succeeded, "Overdue"},
-	} {
-		for how, fail := range map[string]func(){"panic": func() { panic("a value") }, "goexit": runtime.Goexit} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				log := &logbook{}
-				b := newBed(t, func(cfg *fifo.Config) {
-					cfg.Logger = slog.New(log)
-					c.set(&cfg.Hooks[0], fail)
-				})
-				ids := b.send("g", nil, nil)
-				var h fifo.Handler = nop
-				var ran []int
-				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-					ran = append(ran, job.Attempt())
-					return h(ctx, job)
-				}, oneLane)
-				if name == "Overdue" {
-					w.JobTimeout = 200 * time.Millisecond
-					h = func(context.Context, *fifo.Job) error {
-						await(t, "a report", func() bool { return w.Stats().TimesOverdue > 0 })
-						return nil
-					}
-				}
-				b.work(w)
-				require.Equal(t, c.outcome, b.ledger.outcomes()[0])
-				require.EqualValues(t, 2, w.Stats().Succeeded)
-				if c.logged != "" {
-					require.Equal(t, []int{1, 1}, ran)
-					value := map[string]string{
-						"panic": "a value", "goexit": "the " + c.logged + "'s goroutine exited",
-					}[how]
-					require.Positive(t, log.count("pgfifo: a hook panicked hook="+c.logged+" panic="+value), "%q",
-						log.lines)
-					return
-				}
-				require.Equal(t, []int{2, 2}, ran, "the handler is not called")
-				p := (*fifo.PanicError)(nil)
-				require.ErrorAs(t, b.ledger.errs()[0], &p)
-				require.NotEmpty(t, p.Stack)
-				if how == "panic" {
-					require.EqualError(t, p, "fifo: Job hook panicked: a value")
-				}
-				require.Len(t, ids, 2)
-			})
+			require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Retried, fifo.Succeeded}, outcomes)
+			require.Len(t, order, 2, "the handler is not called in the first attempts")
+			p := (*fifo.PanicError)(nil)
+			require.ErrorAs(t, errs[0], &p)
+			require.NotEmpty(t, p.Stack)
+			if how == "panic" {
+				require.EqualError(t, p, "fifo: Job hook panicked: a value")
+			}
 		}
 	}
 }
@@ -196,59 +181,63 @@ func TestSettledHasTheJobHooksValues(t *testing.T) { overLeases(t, testSettledHa
 
 func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	type key struct{}
-	pgtest.OverAll(t, oneAndBatches(3), func(t *testing.T, batch fifo.Queue) {
-		pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-			seen := make(chan [2]int64, 3)
-			b := by.on(newBed(t, func(cfg *fifo.Config) {
-				settled := cfg.Hooks[0].Settled
-				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-					return context.WithValue(ctx, key{}, job.ID), nil
-				}
-				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-					settled(ctx, job, outcome, err)
-					require.NoError(t, ctx.Err())
-					id, _ := ctx.Value(key{}).(int64)
-					seen <- [2]int64{job.ID, id}
-				}
-			}))
-			for i := range 3 {
-				b.send(string(rune('a'+i%(1+batch.BatchGroups))), nil)
-			}
-			b.work(work(b, batch, nop))
-			for range 3 {
-				ids := receive(t, seen, "what Settled saw")
-				require.Equal(t, ids[0], ids[1])
-			}
-		})
+	seen := make(chan [2]int64, 100)
+	var names []string
+	b := newBed(t, func(cfg *fifo.Config) {
+		settled := cfg.Hooks[0].Settled
+		cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+			return context.WithValue(ctx, key{}, job.ID), nil
+		}
+		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			require.NoError(t, ctx.Err())
+			id, _ := ctx.Value(key{}).(int64)
+			seen <- [2]int64{job.ID, id}
+		}
 	})
+	w := b.bare(nil)
+	for kind, batch := range oneAndBatches(3) {
+		batch.Handler = nop
+		w.HandleQueue(kind, batch)
+		batch.Handler, batch.BatchHandler = nil, func(context.Context, []*fifo.Job) error { return nil }
+		w.HandleQueue(kind+", slice", batch)
+		names = append(names, kind, kind+", slice")
+		for i := range 3 {
+			group := string(rune('a' + i%(1+batch.BatchGroups)))
+			b.sendAll(fifo.Message{Queue: kind, GroupID: group}, fifo.Message{Queue: kind + ", slice", GroupID: group})
+		}
+	}
+	by.on(b, names...)
+	b.work(w)
+	require.Len(t, seen, 3*len(names))
+	for range 3 * len(names) {
+		ids := <-seen
+		require.Equal(t, ids[0], ids[1])
+	}
 }
 
-// A worker has one name: that of its sessions, which is as the server shows it, and of the failures that it records.
 func TestWorkerHasOneName(t *testing.T) {
-	t.Parallel()
+	b := newBed(t)
+	b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
+	}))
 	long := strings.Repeat("n", 63)
 	for name, want := range map[string]string{
 		"": "of the p??l", "its own": "its own", "its öwn": "its ??wn", long + " tail": long,
 	} {
-		t.Run(want, func(t *testing.T) {
-			b := newBed(t)
-			b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
-				cfg.ConnConfig.RuntimeParams["application_name"] = "of the pöl"
-			}))
-			b.send("g", nil)
-			var session, shown string
-			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				tx, err := job.PgxTx(ctx)
-				if err == nil {
-					err = tx.QueryRow(ctx, `SELECT current_setting('application_name'), application_name
-						FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&session, &shown)
-				}
-				return errors.Join(err, fifo.DeadLetter(errOnPurpose))
-			}, func(w *fifo.Worker) { w.Name = name }))
-			require.Equal(t, want, session)
-			require.Equal(t, want, shown)
-			require.Equal(t, want, b.deadLetters()[0].Failures[0].Worker)
-		})
+		id := b.send("g", nil)[0]
+		var session, shown string
+		require.True(t, b.runsOne(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			tx, err := job.PgxTx(ctx)
+			if err == nil {
+				err = tx.QueryRow(ctx, `SELECT current_setting('application_name'), application_name
+					FROM pg_stat_activity WHERE pid = pg_backend_pid()`).Scan(&session, &shown)
+			}
+			return errors.Join(err, fifo.DeadLetter(errOnPurpose))
+		}, func(w *fifo.Worker) { w.Name = name })))
+		require.Equal(t, want, session)
+		require.Equal(t, want, shown)
+		require.Equal(t, want, only(t, b.lettersOf(b.q, named(id))).Failures[0].Worker)
 	}
 }
 
@@ -322,47 +311,49 @@ func TestHooksBeforeOneThatPanics(t *testing.T) {
 	require.Zero(t, b.count("jobs"))
 }
 
-// The Settled hook has what the Job hook returned when the handler was abandoned, too. There is nothing of a Job hook
-// that has not returned.
 func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 	type key struct{}
-	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, jobs int) {
-		pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, inHook bool) {
-			h := newStubborn()
-			seen := make(chan [3]any, jobs)
-			b := newBed(t, func(cfg *fifo.Config) {
-				cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
-					if inHook {
-						_ = h.handle(ctx, job)
-					}
-					return context.WithValue(ctx, key{}, job.ID), nil
-				}
-				settled := cfg.Hooks[0].Settled
-				cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-					settled(ctx, job, outcome, err)
-					seen <- [3]any{job.ID, ctx.Value(key{}), ctx.Err()}
-				}
-			})
-			ids := b.send("g", make([]any, jobs)...)
-			w := &fifo.Worker{Client: b.client, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
-			w.HandleQueue("q", fifo.Queue{
-				BatchJobs: jobs,
-				BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
-					return h.handle(ctx, jobs[0])
-				},
-			})
-			r := b.run(w)
-			receive(t, h.started, "the handler, or the hook")
-			require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
-			for _, id := range ids {
-				want := [3]any{id, id, nil}
-				if inHook {
-					want[1] = nil
-				}
-				require.Equal(t, want, receive(t, seen, "what Settled saw"))
+	h := newStubborn()
+	seen := make(chan [3]any, 100)
+	b := newBed(t, func(cfg *fifo.Config) {
+		cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+			if job.GroupID == "in the hook" {
+				_ = h.handle(ctx, job)
 			}
-			close(h.release)
-			await(t, "the end of the handler", func() bool { return w.Stats().Abandoned == 0 })
-		})
+			return context.WithValue(ctx, key{}, job.ID), nil
+		}
+		settled := cfg.Hooks[0].Settled
+		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
+			settled(ctx, job, outcome, err)
+			seen <- [3]any{job.ID, ctx.Value(key{}), ctx.Err()}
+		}
 	})
+	w := &fifo.Worker{Client: b.client, Concurrency: 4, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
+	var want []any
+	for _, jobs := range []int{1, 2} {
+		queue := fmt.Sprint(jobs)
+		w.HandleQueue(queue, fifo.Queue{
+			BatchJobs: jobs,
+			BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
+				return h.handle(ctx, jobs[0])
+			},
+		})
+		for range jobs {
+			ids := b.sendAll(fifo.Message{Queue: queue, GroupID: "in the hook"},
+				fifo.Message{Queue: queue, GroupID: "in the handler"})
+			want = append(want, [3]any{ids[0], nil, nil}, [3]any{ids[1], ids[1], nil})
+		}
+	}
+	r := b.run(w)
+	for range 4 {
+		receive(t, h.started, "the handler, or the hook")
+	}
+	require.ErrorIs(t, r.stop(), fifo.ErrDrainTimeout)
+	var got []any
+	for range want {
+		got = append(got, receive(t, seen, "what Settled saw"))
+	}
+	require.ElementsMatch(t, want, got)
+	close(h.release)
+	await(t, "the end of the handlers", func() bool { return w.Stats().Abandoned == 0 })
 }

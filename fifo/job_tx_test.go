@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func TestNoJob(t *testing.T) {
@@ -25,6 +24,8 @@ func TestNoJob(t *testing.T) {
 		require.ErrorIs(t, err, fifo.ErrNoJob)
 		_, err = job.PgxTx(t.Context())
 		require.ErrorIs(t, err, fifo.ErrNoJob)
+		_, err = job.Fence(t.Context())
+		require.ErrorIs(t, err, fifo.ErrNoJob)
 	}
 }
 
@@ -35,7 +36,7 @@ func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
 func testTxAfterTheJob(t *testing.T, by lease) {
 	const insert = "INSERT INTO effects VALUES (1)"
 	type use = func(ctx context.Context) error
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) (use, error){
+	keep := map[string]func(ctx context.Context, job *fifo.Job) (use, error){
 		"bun": func(ctx context.Context, job *fifo.Job) (use, error) {
 			kept, err := job.Tx(ctx)
 			return func(ctx context.Context) error {
@@ -57,27 +58,25 @@ func testTxAfterTheJob(t *testing.T, by lease) {
 				return errors.Join(err, kept.Commit())
 			}, err
 		},
-	}, func(t *testing.T, keep func(ctx context.Context, job *fifo.Job) (use, error)) {
-		b := by.on(newEffects(t))
-		b.send("g", "keeps", "uses")
-		var kept use
-		var during error
-		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-			if string(job.Payload) == "keeps" {
-				kept, err = keep(ctx, job)
-				return err
-			}
-			during = kept(ctx)
-			return nil
-		}, oneLane))
-		b.drained()
-		after := kept(t.Context())
-		require.NoError(t, r.stop())
-		require.Empty(t, b.effects())
-		require.Error(t, during, "while the next job ran")
-		require.Error(t, after, "while the lane was idle")
-		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-	})
+	}
+	b := by.on(newEffects(t))
+	var kept use
+	var during error
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
+		if string(job.Payload) == "keeps" {
+			kept, err = keep[job.GroupID](ctx, job)
+			return err
+		}
+		during = kept(ctx)
+		return nil
+	}, oneLane))
+	for kind := range keep {
+		b.send(kind, "keeps", "uses")
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ends(kind, 2), kind)
+		require.Error(t, during, "%s, while the next job ran", kind)
+		require.Error(t, kept(t.Context()), "%s, while the lane was idle", kind)
+	}
+	require.Empty(t, b.effects())
 }
 
 // What a handler enqueues in its job's transaction is there if the job succeeded.

@@ -58,10 +58,10 @@ func (b *bed) sendMany(queue string, groups, n int) []int64 {
 	return b.sendAll(msgs...)
 }
 
-// gauged returns a worker that works q in eight lanes, so much at a time.
+// gauged returns a worker that works q in five lanes, so much at a time.
 func (b *bed) gauged(g *gauge, batch fifo.Queue) *fifo.Worker {
 	w := &fifo.Worker{Client: b.client, PollInterval: 100 * time.Millisecond}
-	b.by.atOnce(8)(w)
+	b.by.atOnce(5)(w)
 	batch.Handler = b.ledger.record(g.handle)
 	w.HandleQueue("q", batch)
 	return w
@@ -86,7 +86,7 @@ func testLimit(t *testing.T, by lease) {
 		b := by.on(newBed(t), "r")
 		b.limit(0, limit)
 		b.sendMany("q", 20, 12)
-		b.sendMany("r", 13, 1)
+		b.sendMany("r", 7, 1)
 		q, r := newGauge(), newGauge()
 		workers := []*fifo.Worker{b.gauged(q, batch), b.gauged(q, batch)}
 		for _, w := range workers {
@@ -94,7 +94,7 @@ func testLimit(t *testing.T, by lease) {
 			b.run(w)
 		}
 		q.reach(t, limit)
-		r.reach(t, 13)
+		r.reach(t, 7)
 		close(r.open)
 		for _, w := range workers {
 			misses(t, w, 5)

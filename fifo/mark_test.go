@@ -148,7 +148,7 @@ func TestMarkBesideALowerID(t *testing.T) {
 func TestManyLostAtOnce(t *testing.T) { overLeases(t, testManyLostAtOnce) }
 
 func testManyLostAtOnce(t *testing.T, by lease) {
-	const n = 50
+	const n = 30
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.sendMany("q", n, 1)

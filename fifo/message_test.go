@@ -146,6 +146,37 @@ func TestInvalidMessage(t *testing.T) {
 		"attempts": {func(m *fifo.Message) {
 			m.MaxAttempts = math.MaxInt32 + 1
 		}, fifo.ErrInvalidMessage, "MaxAttempts"},
+		"priority": {func(m *fifo.Message) { m.Priority = -1 }, fifo.ErrInvalidMessage, "Priority"},
+		"high priority": {func(m *fifo.Message) {
+			m.Priority = fifo.MaxPriority + 1
+		}, fifo.ErrInvalidMessage, "Priority"},
+		"large priority":     {func(m *fifo.Message) { m.Priority = 1 << 40 }, fifo.ErrInvalidMessage, "Priority"},
+		"ungrouped, and not": {func(m *fifo.Message) { m.Ungrouped = true }, fifo.ErrInvalidMessage, "GroupID"},
+		"replaces nothing":   {func(m *fifo.Message) { m.Replace = true }, fifo.ErrInvalidMessage, "DedupID"},
+		"delay and time": {func(m *fifo.Message) {
+			m.Delay, m.RunAt = 1, time.Now()
+		}, fifo.ErrInvalidMessage, "RunAt"},
+		"time that is too far": {func(m *fifo.Message) {
+			m.RunAt = time.Now().Add(fifo.MaxDelay + time.Hour)
+		}, fifo.ErrInvalidMessage, "RunAt"},
+		"time that never comes": {func(m *fifo.Message) {
+			m.RunAt = time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)
+		}, fifo.ErrInvalidMessage, "RunAt"},
+		"header without a name": {func(m *fifo.Message) {
+			m.Headers = fifo.Headers{"": "v"}
+		}, fifo.ErrInvalidMessage, "eader"},
+		"header with a long name": {func(m *fifo.Message) {
+			m.Headers = fifo.Headers{strings.Repeat("n", 129): ""}
+		}, fifo.ErrInvalidMessage, "eader"},
+		"header whose name is no text": {func(m *fifo.Message) {
+			m.Headers = fifo.Headers{"\xff": ""}
+		}, fifo.ErrInvalidMessage, "eader"},
+		"header whose name has NUL": {func(m *fifo.Message) {
+			m.Headers = fifo.Headers{"a\x00": ""}
+		}, fifo.ErrInvalidMessage, "eader"},
+		"header whose name has two lines": {func(m *fifo.Message) {
+			m.Headers = fifo.Headers{"a\nb": ""}
+		}, fifo.ErrInvalidMessage, "eader"},
 		"channel":           {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
 		"own encoder":       {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
 		"panicking encoder": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "does not encode"},
@@ -170,6 +201,7 @@ func TestInvalidMessage(t *testing.T) {
 		require.Equal(t, err, told, name)
 		require.ErrorContains(t, err, "message 2 of 3", name)
 		require.ErrorContains(t, err, x.field, name)
+		require.Equal(t, errors.Is(x.is, fifo.ErrPayloadTooLarge), errors.Is(err, fifo.ErrPayloadTooLarge), name)
 	}
 	_, err := c.Enqueue(t.Context(), ok)
 	require.Error(t, err, "the control: this one does reach for the database")
@@ -212,10 +244,8 @@ func TestOddIDs(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestDelay(t *testing.T) { overLeases(t, testDelay) }
-
-func testDelay(t *testing.T, by lease) {
-	b := by.on(newBed(t))
+func TestDelay(t *testing.T) {
+	b := newBed(t)
 	for _, x := range []struct {
 		delay time.Duration
 		want  any // microseconds behind the enqueue
@@ -233,13 +263,14 @@ func testDelay(t *testing.T, by lease) {
 	}
 }
 
-// A handler knows since when its job could run: behind a delay, and behind a backoff.
+// A handler knows its job's headers, and since when it could run: behind a delay, and behind a backoff.
 func TestRunAtInAHandler(t *testing.T) {
 	pgtest.OverAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
 		const delay = 20 * time.Millisecond
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "now"})
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay})
+		now := fifo.Message{Queue: "q", GroupID: "now", Headers: everyHeader()}
+		b.sendAll(now, now)
+		b.sendAll(fifo.Message{Queue: "q", GroupID: "later", Delay: delay, Headers: everyHeader()})
 		b.work(b.each(batch, func(_ context.Context, job *fifo.Job) error {
 			if job.GroupID == "now" && job.Attempt() == 1 {
 				return fifo.RetryAfter(delay, errOnPurpose)
@@ -249,6 +280,7 @@ func TestRunAtInAHandler(t *testing.T) {
 		b.ledger.mu.Lock()
 		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts {
+			require.Equal(t, everyHeader(), job.Headers)
 			switch {
 			case job.GroupID == "later":
 				require.Equal(t, job.EnqueuedAt.Add(delay), job.RunAt)

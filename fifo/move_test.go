@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -115,50 +116,34 @@ func TestMoveStaysInItsDatabase(t *testing.T) {
 	require.Equal(t, []string{"there/g "}, b.places())
 }
 
-// A job that runs is left alone. What is moved is worked by a worker that would not look for an hour, when that is
-// committed.
 func TestMoveBesideARunningJob(t *testing.T) {
-	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
-		b := newBed(t)
-		b.ledger.unordered = true
-		ids := b.send("g", "one", "two", "three")
-		h := newBlocking()
-		w := b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 })
-		b.run(w)
-		require.Equal(t, ids[0], receive(t, h.started, "the head"))
-		s, end := within(b, b.q.Group("g"))
-		n, err := s.Move(promptly(t), b.q.Group("h"))
+	b := newBed(t)
+	b.ledger.unordered = true
+	h := newBlocking()
+	b.run(b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 }))
+	for kind, within := range scopesWithin {
+		from, to := kind+"/g", kind+"/h"
+		head := b.send(from, "one")[0]
+		require.Equal(t, head, receive(t, h.started, "the head"))
+		b.send(from, "two", "three")
+		s, end := within(b, b.q.Group(from))
+		n, err := s.Move(promptly(t), b.q.Group(to))
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		if end.commit != nil {
-			require.Equal(t, []string{"q/g one", "q/g two", "q/g three"}, b.places())
+			require.Equal(t, []string{"q/" + from + " one", "q/" + from + " two", "q/" + from + " three"}, b.places())
 			require.NoError(t, end.commit())
 		}
 		receive(t, h.started, "the head of what was moved")
-		require.Equal(t, []string{"q/g one", "q/h two", "q/h three"}, b.places())
-		close(h.release)
-		b.drained()
-		require.Equal(t, []string{"one", "two", "three"}, b.ledger.payloads())
-		b.ledger.sent = nil // they have other ids now
-	})
-}
-
-// Jobs that run behind the head of a batch are moved, and nothing of what the batch did with them stays.
-func TestMoveOutOfABatch(t *testing.T) {
-	b := newList(t)
-	b.send("g", "one", "two", "three")
-	moved := false
-	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-		if !moved {
-			moved = true
-			n, err := b.q.Group("g").Move(promptly(t), b.q.Group("h"))
-			require.NoError(t, err)
-			require.Equal(t, 2, n)
+		require.Equal(t, []string{"q/" + from + " one", "q/" + to + " two", "q/" + to + " three"}, b.places())
+		for range 3 {
+			h.release <- struct{}{}
 		}
-		return noteAll(ctx, jobs)
-	}))
-	require.Equal(t, "g h h", query[string](b, "SELECT string_agg(group_id, ' ' ORDER BY id) FROM list"))
-	b.ledger.sent = nil
+		b.drained()
+		receive(t, h.started, "the last one")
+	}
+	require.Equal(t, strings.Repeat("one two three ", len(scopesWithin)), strings.Join(b.ledger.payloads(), " ")+" ")
+	b.ledger.sent = nil // they have other ids now
 }
 
 // Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what

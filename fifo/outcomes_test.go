@@ -36,25 +36,6 @@ func failingOn(payload string, err error) fifo.Handler {
 	}
 }
 
-func TestSuccess(t *testing.T) { overLeases(t, testSuccess) }
-
-func testSuccess(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	ids := b.send("g", "one", "two")
-	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-		if job.Queue != "q" || job.GroupID != "g" || job.Attempts != 0 || job.Attempt() != 1 || job.MaxAttempts != 3 ||
-			time.Since(job.EnqueuedAt).Abs() > time.Hour {
-			return fmt.Errorf("unexpected job %+v", job)
-		}
-		return nil
-	}))
-	require.Equal(t, ids, b.ledger.order())
-	require.Equal(t, []string{"one", "two"}, b.ledger.payloads())
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-	require.Equal(t, []error{nil, nil}, b.ledger.errs())
-	require.Empty(t, b.deadLetters())
-}
-
 // A failed job is tried again in its place: its group waits, others go on, and what happened is on record.
 func TestRetryInPlace(t *testing.T) { overLeases(t, testRetryInPlace) }
 
@@ -88,10 +69,8 @@ func testRetryInPlace(t *testing.T, by lease) {
 	require.Zero(t, jobs[1].Attempts)
 	require.Empty(t, jobs[1].Failures)
 	require.NotContains(t, b.ledger.order(), ids[1])
-	require.NoError(t, r.stop())
-
 	b.exec("UPDATE pgfifo.jobs SET run_at = NULL")
-	b.work(w)
+	r.finish()
 	require.Equal(t, ids, b.ledger.order()[len(others)+1:])
 	require.Equal(t, fifo.Stats{
 		Succeeded: 22, Retried: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
@@ -151,6 +130,18 @@ func TestOutcomes(t *testing.T) {
 			}
 			return nil
 		}, 0, []string{"panic", "panic"}, "exited", false},
+		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, []string{"error"}, "", true},
+		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
+		"snooze in a panic": {func(context.Context, *fifo.Job) error {
+			panic(fifo.Snooze(time.Hour, nil))
+		}, 2, []string{"panic", "panic"}, "", true},
+		"unavailable in a dead letter": {
+			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, []string{"error"}, "", true,
+		},
+		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
+		"unavailable in a panic": {func(context.Context, *fifo.Job) error {
+			panic(fifo.Unavailable(nil))
+		}, 2, []string{"panic", "panic"}, "", true},
 		"runtime error": {func(_ context.Context, job *fifo.Job) error {
 			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
 		}, 1, []string{"panic"}, "index out of range", true},

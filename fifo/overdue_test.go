@@ -100,7 +100,7 @@ func testOverdueIsTold(t *testing.T, by lease) {
 		b, log, told := watched(t)
 		by.on(b)
 		h := newStubborn()
-		id := b.send("g", nil)[0]
+		id := b.send("g", nil, nil)[0]
 		w := b.worker(h.handle, watchful, func(w *fifo.Worker) {
 			w.DrainTimeout = -1
 			if name == "timeout" {
@@ -123,6 +123,7 @@ func testOverdueIsTold(t *testing.T, by lease) {
 			"queue=q group=g job=%d attempt=1 jobs=1 cause=%v", id, first.cause)
 		require.GreaterOrEqual(t, log.count(line), 2, "%q", log.lines)
 		require.Equal(t, 1, w.Stats().Overdue)
+		require.Equal(t, []int64{id}, b.ledger.order(), "its worker leaves the group alone until it has returned")
 		close(h.release)
 		outcome := fifo.Succeeded
 		if name == "lost" {

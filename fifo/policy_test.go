@@ -3,9 +3,9 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,33 +63,37 @@ func TestRetryThatTakesItsTime(t *testing.T) {
 	require.Zero(t, w.Stats().Lost+w.Stats().Unknown)
 }
 
-// What a handler writes into its Job changes nothing of what becomes of the job, nor of what hooks are told.
 func TestHandlerChangesItsJob(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(job *fifo.Job){
+	changes := map[string]func(job *fifo.Job){
 		"the id":       func(job *fifo.Job) { job.ID++ },
 		"the group":    func(job *fifo.Job) { job.GroupID = "other" },
 		"the attempts": func(job *fifo.Job) { job.Attempts, job.MaxAttempts = 7, 0 },
 		"all":          func(job *fifo.Job) { *job = fifo.Job{} },
-	}, func(t *testing.T, change func(job *fifo.Job)) {
-		b := newEffects(t)
-		b.ledger.overlaps = true // it keeps its books by the Jobs
-		b.send("g", "1", "2", "3")
-		var ran []string
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			payload, attempt := string(job.Payload), job.Attempt()
-			ran = append(ran, payload)
-			if err := write(ctx, job, len(ran)); err != nil {
-				return err
-			}
-			change(job)
-			if payload == "1" && attempt == 1 {
-				return errOnPurpose
-			}
-			return nil
-		}, oneLane))
-		require.Equal(t, []string{"1", "1", "2", "3"}, ran)
-		require.Equal(t, []int{2, 3, 4}, b.effects())
-	})
+	}
+	b := newEffects(t)
+	b.ledger.overlaps, b.ledger.unordered = true, true // it keeps its books by the Jobs
+	for name := range changes {
+		b.send(name, "1", "2", "3")
+	}
+	ran, n, want := make(map[string]string), 0, []int(nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		name, payload, attempt := job.GroupID, string(job.Payload), job.Attempt()
+		ran[name] += payload
+		n++
+		if err := write(ctx, job, n); err != nil {
+			return err
+		}
+		changes[name](job)
+		if payload == "1" && attempt == 1 {
+			return errOnPurpose
+		}
+		want = append(want, n)
+		return nil
+	}, oneLane))
+	for name := range changes {
+		require.Equal(t, "1123", ran[name], name)
+	}
+	require.Equal(t, want, b.effects())
 }
 
 func TestBackoff(t *testing.T) {
@@ -133,75 +137,71 @@ func TestBackoff(t *testing.T) {
 func TestRetry(t *testing.T) { overLeases(t, testRetry) }
 
 func testRetry(t *testing.T, by lease) {
-	t.Parallel()
-	for _, x := range []struct{ says, want time.Duration }{
-		{time.Hour, time.Hour}, {math.MaxInt64, fifo.MaxDelay},
-	} {
-		t.Run(x.says.String(), func(t *testing.T) {
-			b := by.on(newBed(t))
-			b.send("g", "x")
-			asked := make(chan int, 1)
-			b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
-				w.Retry = func(job *fifo.Job, err error) time.Duration {
-					if err == errOnPurpose { //nolint:errorlint // exactly that one
-						asked <- job.Attempt()
-					}
-					return x.says
-				}
-			}))
-			require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
-			await(t, "the retry", func() bool { return len(b.ledger.outcomes()) == 1 })
-			require.InDelta(t, x.want.Seconds(), time.Until(b.jobs()[0].RunAt).Seconds(), 60)
-		})
+	b := by.on(newBed(t))
+	answers := map[string]struct{ says, want time.Duration }{
+		"an hour": {time.Hour, time.Hour}, "too long": {math.MaxInt64, fifo.MaxDelay},
+	}
+	for group := range answers {
+		b.send(group, "x")
+	}
+	asked := make(chan int, 10)
+	b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
+		w.Retry = func(job *fifo.Job, err error) time.Duration {
+			if err == errOnPurpose { //nolint:errorlint // exactly that one
+				asked <- job.Attempt()
+			}
+			return answers[job.GroupID].says
+		}
+	}))
+	for group, x := range answers {
+		require.Equal(t, 1, receive(t, asked, "Retry to be asked"))
+		b.ends(group, 1)
+		job := only(t, b.jobsOf(b.q.Group(group)))
+		require.InDelta(t, x.want.Seconds(), time.Until(job.RunAt).Seconds(), 60, group)
 	}
 }
 
-// Retry and Settled are told the job as it is stored, whatever its handler has written into it.
 func TestHandlerChangesWhatOthersAreTold(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(job *fifo.Job){
+	changes := map[string]func(job *fifo.Job){
 		"the payload, by one as long": func(job *fifo.Job) { job.Payload = []byte("new") },
 		"the headers":                 func(job *fifo.Job) { job.Headers["a"] = "new" },
 		"the priority":                func(job *fifo.Job) { job.Priority = 9 },
 		"the attempts":                func(job *fifo.Job) { job.Attempts++ },
 		"the failures":                func(job *fifo.Job) { job.Failures = make([]fifo.Failure, 1) },
 		"the death":                   func(job *fifo.Job) { job.DiedAt = time.Now() },
-	} {
-		for _, headers := range []fifo.Headers{nil, {"a": "old"}} {
+	}
+	told := make(chan fifo.Job, 100)
+	tell := func(job *fifo.Job) {
+		told <- fifo.Job{
+			GroupID: job.GroupID, Payload: job.Payload, Headers: job.Headers, Priority: job.Priority,
+			Attempts: job.Attempts, Failures: job.Failures, DiedAt: job.DiedAt,
+		}
+	}
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+			tell(job)
+		}}}
+	})
+	b.run(b.worker(func(_ context.Context, job *fifo.Job) error {
+		changes[strings.TrimPrefix(job.GroupID, "with headers, ")](job)
+		return errOnPurpose
+	}, func(w *fifo.Worker) {
+		w.Retry = func(job *fifo.Job, _ error) time.Duration {
+			tell(job)
+			return time.Hour
+		}
+	}, oneLane))
+	for name := range changes {
+		for prefix, headers := range map[string]fifo.Headers{"": nil, "with headers, ": {"a": "old"}} {
 			if headers == nil && name == "the headers" {
 				continue
 			}
-			t.Run(fmt.Sprint(name, headers), func(t *testing.T) {
-				var told []fifo.Job
-				tell := func(job *fifo.Job) {
-					told = append(told, fifo.Job{
-						Payload: job.Payload, Headers: job.Headers, Priority: job.Priority, Attempts: job.Attempts,
-						Failures: job.Failures, DiedAt: job.DiedAt,
-					})
-				}
-				b := newBed(t, func(c *fifo.Config) {
-					c.Hooks = []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
-						tell(job)
-					}}}
-				})
-				_, err := b.client.Enqueue(t.Context(), fifo.Message{
-					Queue: "q", GroupID: "g", Payload: "old", Priority: 3, Headers: headers,
-				})
-				require.NoError(t, err)
-				w := &fifo.Worker{Client: b.client, Concurrency: 1, Retry: func(job *fifo.Job, _ error) time.Duration {
-					tell(job)
-					return time.Hour
-				}}
-				w.Handle("q", func(_ context.Context, job *fifo.Job) error {
-					change(job)
-					return errOnPurpose
-				})
-				worked, err := w.RunOne(t.Context())
-				require.NoError(t, err)
-				require.True(t, worked)
-				want := fifo.Job{Payload: []byte("old"), Headers: headers, Priority: 3}
-				require.Equal(t, []fifo.Job{want, want}, told)
+			want := fifo.Job{GroupID: prefix + name, Payload: []byte("old"), Headers: headers, Priority: 3}
+			b.receipts(fifo.Message{
+				Queue: "q", GroupID: want.GroupID, Payload: "old", Priority: 3, Headers: headers,
 			})
+			require.Equal(t, want, receive(t, told, "what Retry is told"))
+			require.Equal(t, want, receive(t, told, "what Settled is told"))
 		}
 	}
 }

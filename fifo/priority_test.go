@@ -15,79 +15,14 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// Priorities come out as they went in, whichever way that was, and on every way that a job takes.
-func TestPriorityIsKept(t *testing.T) {
-	const n = 10
-	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
-		b := newBed(t)
-		p := begin(b)
-		m := func(priority int) fifo.Message {
-			return fifo.Message{
-				Queue: "q", GroupID: fmt.Sprint("priority ", priority), Priority: priority, MaxAttempts: 1,
-			}
-		}
-		again := m(2)
-		again.DedupID = "once"
-		for _, msgs := range [][]fifo.Message{
-			{m(9)}, {m(0)}, {m(1), m(0), m(9)}, {m(0), m(0)}, {m(0), again, again},
-		} {
-			p.send(msgs...)
-		}
-		require.NoError(t, p.commit())
-		b.sendAll(m(5))
-		check := func(group string, priority int) {
-			t.Helper()
-			require.Equal(t, group, fmt.Sprint("priority ", priority))
-		}
-		jobs := func() []fifo.Job {
-			list := b.jobs()
-			require.Len(t, list, n)
-			for _, j := range list {
-				check(j.GroupID, j.Priority)
-			}
-			return list
-		}
-		jobs()
-		for _, queue := range []fifo.Queue{{}, {DeadLetterQueue: "morgue"}} {
-			queue.Handler = func(_ context.Context, job *fifo.Job) error {
-				check(job.GroupID, job.Priority)
-				return errBroken
-			}
-			w := b.bare(nil)
-			w.HandleQueue("q", queue)
-			r := b.run(w)
-			await(t, "failures", func() bool {
-				return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE queue = 'q'") == 0
-			})
-			require.NoError(t, r.stop())
-			if queue.DeadLetterQueue != "" {
-				break
-			}
-			for i, d := range b.deadLetters() {
-				check(d.GroupID, d.Priority)
-				of := fifo.Letters{IDs: []int64{d.ID}}
-				b.redrive(b.q, fifo.Redrive{Letters: of, ToTail: i%2 == 0})
-			}
-			jobs()
-		}
-		require.Equal(t, "morgue", jobs()[0].Queue)
-		require.NoError(t, b.client.Queue("morgue").Bury(t.Context(), b.jobs()[0].ID, "enough"))
-		check(b.deadLetters()[0].GroupID, b.deadLetters()[0].Priority)
-	})
-}
-
+// The database refuses what nobody may enqueue.
 func TestInvalidPriority(t *testing.T) {
 	b := newBed(t)
-	for _, p := range []int{-1, fifo.MaxPriority + 1, 1 << 40} {
-		_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g", Priority: p})
-		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
-	}
 	for _, p := range []int{-1, 0, fifo.MaxPriority + 1} {
 		_, err := b.pool.Exec(t.Context(),
 			"INSERT INTO pgfifo.jobs (queue, group_id, payload, priority) VALUES ('q', 'g', '', $1)", p)
 		require.ErrorContains(t, err, "23514")
 	}
-	require.Zero(t, b.count("jobs"))
 }
 
 // backlog enqueues a job to each of n groups, from group a0000001 on.

@@ -120,7 +120,7 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 	}
 	now := func(*fifo.Job, error) time.Duration { return 0 }
 	never := func(*fifo.Job, error) time.Duration { return time.Hour }
-	w := &fifo.Worker{Client: b.client, MaxAttempts: 5, Retry: never}
+	w := &fifo.Worker{Client: b.client, Concurrency: 2, MaxAttempts: 5, Retry: never}
 	w.HandleQueue("own", fifo.Queue{Handler: h, MaxAttempts: 2, Retry: now, JobTimeout: -1})
 	w.Handle("worker's", h)
 	run := b.run(w)
@@ -141,7 +141,7 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 func TestNoLimitOfAttempts(t *testing.T) {
 	b := newBed(t)
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
-	w := &fifo.Worker{Client: b.client, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
+	w := &fifo.Worker{Client: b.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
 	h := func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
 			return errOnPurpose
@@ -151,18 +151,6 @@ func TestNoLimitOfAttempts(t *testing.T) {
 	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: h})
 	b.work(w)
 	require.Zero(t, b.count("dead_letters"))
-}
-
-func TestHandleWhileItRuns(t *testing.T) {
-	b := newBed(t)
-	b.sendMany("q", 1, 1)
-	w := b.worker(nop)
-	run := b.run(w)
-	b.drained()
-	require.PanicsWithValue(t, "fifo: the worker runs already; queue late comes too late", func() {
-		w.Handle("late", nop)
-	})
-	require.NoError(t, run.stop())
 }
 
 // tenant is the share of a group that is named tenant/group.
@@ -216,7 +204,7 @@ func TestShareThatPanics(t *testing.T) {
 	var log logFile
 	b := newBed(t, log.set)
 	b.sendMany("q", 30, 1)
-	w := &fifo.Worker{Client: b.client}
+	w := &fifo.Worker{Client: b.client, Concurrency: 2}
 	w.HandleQueue("q", fifo.Queue{
 		Handler: b.ledger.record(nop),
 		Share: func(group string) string {

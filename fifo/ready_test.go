@@ -72,7 +72,7 @@ func ready(t *testing.T, w *fifo.Worker) {
 func TestReady(t *testing.T) { overLeases(t, testReady) }
 
 func testReady(t *testing.T, by lease) {
-	const lanes, bound = 8, 2*100*time.Millisecond + 2*time.Second
+	const lanes, bound = 4, 2*100*time.Millisecond + 2*time.Second
 	type row struct {
 		leave, back func(r *road) error
 		lanes       int // that are taken to be connected meanwhile
@@ -124,17 +124,6 @@ func testReady(t *testing.T, by lease) {
 		b.drained()
 		require.NoError(t, w.Ready())
 	})
-}
-
-// A worker that polls as good as never is ready, and finds what it is told of.
-func TestReadyWithoutPolls(t *testing.T) {
-	b := newBed(t)
-	w := b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 200 * 365 * 24 * time.Hour })
-	b.run(w)
-	ready(t, w)
-	b.send("g", nil)
-	b.drained()
-	require.NoError(t, w.Ready())
 }
 
 // Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.

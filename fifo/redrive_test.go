@@ -56,18 +56,18 @@ func (b *bed) redriven(letters []fifo.Job, s fifo.Scope) []fifo.Job {
 
 func toTail(of fifo.Letters) fifo.Redrive { return fifo.Redrive{Letters: of, ToTail: true} }
 
-// What is redriven to the tail is a new job behind all that was enqueued, if and when the transaction commits; of what
-// the message was, nothing changes.
 func TestRedriveToTail(t *testing.T) {
-	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
-		b := newBed(t)
-		head := fifo.Headers{"h": "\x00"}
+	b := newBed(t)
+	b.run(b.worker(nop, oneLane))
+	for kind, within := range scopesWithin {
+		require.NoError(t, pausing(b.q.Pause(t.Context(), "until all is there")))
+		g, head := "g "+kind, fifo.Headers{"h": "\x00"}
 		dead := b.sendAll(
-			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead", Headers: head, MaxAttempts: 3},
+			fifo.Message{Queue: "q", GroupID: g, Payload: "dead", Headers: head, MaxAttempts: 3},
 			fifo.Message{Queue: "q", GroupID: "h", Payload: "dead"},
-			fifo.Message{Queue: "q", GroupID: "g", Payload: "dead"})
+			fifo.Message{Queue: "q", GroupID: g, Payload: "dead"})
 		b.bury()
-		waiting := b.send("g", "waits", "waits")
+		waiting := b.send(g, "waits", "waits")
 		letters := b.deadLetters()
 		s, end := within(b, b.q)
 		if end.undo != nil {
@@ -89,7 +89,6 @@ func TestRedriveToTail(t *testing.T) {
 		b.audited(tail, dead...)
 		require.Greater(t, tail[0], waiting[1])
 		require.Greater(t, tail[1], tail[2], "the order of the letters is kept")
-
 		jobs := b.jobs()
 		require.Len(t, jobs, 5)
 		job := jobs[2]
@@ -101,17 +100,11 @@ func TestRedriveToTail(t *testing.T) {
 		require.Equal(t, letters[0].EnqueuedAt, job.EnqueuedAt)
 		require.Equal(t, letters[0].Failures, job.Failures)
 		require.Zero(t, job.RunAt)
-
-		n := len(b.ledger.order())
-		b.work(b.worker(nop, oneLane))
-		var order []int64
-		for _, job := range b.ledger.starts[n:] {
-			if job.GroupID == "g" {
-				order = append(order, job.ID)
-			}
-		}
-		require.Equal(t, append(waiting, tail[0], tail[1]), order)
-	})
+		b.resumes(b.q)
+		b.drained()
+		_, _, order := b.ledger.of(g)
+		require.Equal(t, append(waiting, tail[0], tail[1]), order, kind)
+	}
 }
 
 // A worker that would poll once an hour hears of it, also while it runs a job of the group, which is not disturbed.
@@ -132,7 +125,7 @@ func TestRedriveToTailOfBusyGroup(t *testing.T) {
 		step <- struct{}{}
 	}
 	b.drained()
-	require.Equal(t, append(later, tail[0]), b.ledger.order()[1:])
+	require.Equal(t, append(later, tail[0]), b.ledger.order())
 
 	b.send("g", nil)
 	step <- struct{}{}

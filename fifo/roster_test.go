@@ -89,11 +89,11 @@ func (r *roster) starts(group string) (ids []int64) {
 	return ids
 }
 
-// crowd returns a worker of eight lanes that works q. Its handlers are in the roster, and not in the ledger, which
+// crowd returns a worker of five lanes that works q. Its handlers are in the roster, and not in the ledger, which
 // wants one job of a group at a time.
 func (b *bed) crowd(r *roster, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	w := &fifo.Worker{
-		Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond,
+		Client: b.client, Concurrency: 5, PollInterval: 100 * time.Millisecond,
 		Retry: func(*fifo.Job, error) time.Duration { return 0 },
 	}
 	for _, f := range adjust {

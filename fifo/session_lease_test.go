@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Jobs of many groups run in order, far more at once than the worker has connections, and complete with what their
@@ -37,56 +36,6 @@ func TestSessionLease(t *testing.T) {
 	require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
 		WHERE a.n < b.n AND a.job > b.job`))
 	require.Zero(t, b.sessionGroups())
-}
-
-// A batch of a group is as it is with the other lease: in order, with partial success.
-func TestSessionBatches(t *testing.T) {
-	pgtest.OverNamed(t, map[string]fifo.Queue{
-		"jobs, one by one": {BatchJobs: 4}, "groups, one by one": {BatchGroups: 3},
-		"jobs, slices": {BatchJobs: 4}, "groups, slices": {BatchGroups: 3},
-	}, func(t *testing.T, name string, q fifo.Queue) {
-		b := bySession.on(newBed(t))
-		b.exec("CREATE TABLE done (n bigserial, job bigint PRIMARY KEY, group_id text)")
-		b.sendMany("q", 5, 10)
-		write := func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = tx.Exec(ctx, "INSERT INTO done (job, group_id) VALUES ($1, $2)", job.ID, job.GroupID)
-			if err == nil && job.ID%7 == 0 && job.Attempts == 0 {
-				err = errOnPurpose
-			}
-			return err
-		}
-		most := 0
-		if name == "jobs, slices" || name == "groups, slices" {
-			q.BatchHandler = func(ctx context.Context, jobs []*fifo.Job) error {
-				most = max(most, len(jobs))
-				for _, job := range jobs {
-					if err := write(ctx, job); err != nil {
-						return err
-					}
-				}
-				return nil
-			}
-		} else {
-			most = 2
-			q.Handler = b.ledger.record(write)
-		}
-		w := &fifo.Worker{
-			Client: b.client, Concurrency: 2, SessionConcurrency: 1, PollInterval: 100 * time.Millisecond,
-			Retry: func(*fifo.Job, error) time.Duration { return 0 },
-		}
-		w.HandleQueue("q", q)
-		b.work(w)
-		require.Greater(t, most, 1)
-		require.Equal(t, 50, query[int](b, "SELECT count(*) FROM done"))
-		require.Equal(t, 0, query[int](b, `SELECT count(*) FROM done a JOIN done b USING (group_id)
-			WHERE a.n < b.n AND a.job > b.job`))
-		require.Zero(t, b.sessionGroups())
-		require.Zero(t, b.count("attempt_marks"))
-	})
 }
 
 // Of a batch of groups one job is given back, and the other one is done: that one alone is completed.

@@ -260,12 +260,9 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 	require.Empty(t, b.deadLetters())
 }
 
-// A job runs, also for what its own handler does in the job's transaction, whose locks no statement there skips. What
-// waits behind it is moved and deleted; it is not, and is done once.
 func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
-	t.Parallel()
 	ctx := context.Background()
-	for name, verb := range map[string]func(g fifo.Scope, id int64) (int, error){
+	verbs := map[string]func(g fifo.Scope, id int64) (int, error){
 		"move":   func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
 		"purge":  func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
 		"bury":   func(g fifo.Scope, id int64) (int, error) { return 0, g.Bury(ctx, id, "of no use") },
@@ -274,35 +271,38 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 		"edit": func(g fifo.Scope, id int64) (int, error) {
 			return 0, g.Edit(ctx, id, func(job *fifo.Job) error { job.Payload = nil; return nil })
 		},
-	} {
-		for _, limit := range []int{1, 2} {
-			t.Run(fmt.Sprint(name, " ", limit), func(t *testing.T) {
-				b := newList(t)
-				require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
-				ids := b.send("g", "calls", "waits")
-				n := 0
-				b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-					if err := note(ctx, job); err != nil || job.ID != ids[0] {
-						return err
-					}
-					tx, err := job.PgxTx(ctx)
-					if err != nil {
-						return err
-					}
-					n, err = verb(b.q.InPgx(tx).Group("g"), job.ID)
-					if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
-						n, err = 1, nil
-					}
-					return err
-				}, oneLane))
-				require.Equal(t, 1, n)
-				require.Empty(t, b.deadLetters())
-				done := map[bool]int{true: 1, false: 2}[name == "purge"]
-				require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"))
-				b.ledger.sent = b.ledger.sent[:1]
-			})
-		}
 	}
+	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, limit int) {
+		b := newList(t)
+		require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
+		n := make(map[string]int)
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil || string(job.Payload) != "calls" {
+				return err
+			}
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			name := job.GroupID
+			n[name], err = verbs[name](b.q.InPgx(tx).Group(name), job.ID)
+			if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
+				n[name], err = 1, nil
+			}
+			return err
+		}, oneLane))
+		for name := range verbs {
+			ids := b.send(name, "calls", "waits")
+			b.drained()
+			b.ends(name, 1)
+			require.Equal(t, 1, n[name], name)
+			require.Empty(t, b.deadLetters(), name)
+			done := map[bool]int{true: 1, false: 2}[name == "purge"]
+			require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"), name)
+			b.exec("DELETE FROM list")
+			b.ledger.sent = ids[:1]
+		}
+	})
 }
 
 // A job that its handler enqueues again, to replace what waits, is no such thing: it runs.

@@ -22,44 +22,48 @@ import (
 func TestSettingsOfTheHandler(t *testing.T) { overLeases(t, testSettingsOfTheHandler) }
 
 func testSettingsOfTheHandler(t *testing.T, by lease) {
-	pgtest.OverAll(t, map[string]string{
-		"role":                     "SET LOCAL ROLE %s",
-		"role by set_config":       "SELECT set_config('role', '%s', true)",
+	b := by.on(newEffects(t))
+	tenant := fmt.Sprintf("pgfifo_tenant_%d",
+		query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
+	b.exec("CREATE ROLE " + tenant)
+	t.Cleanup(func() {
+		_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
+		require.NoError(t, err)
+	})
+	b.exec("GRANT INSERT ON effects TO " + tenant)
+	b.exec(`CREATE TABLE seen (id bigint);
+		CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
+		CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
+	sets := map[string]string{
+		"role": "SET LOCAL ROLE " + tenant, "role by set_config": "SELECT set_config('role', '" + tenant + "', true)",
 		"client_encoding":          "SET LOCAL client_encoding = 'LATIN1'",
 		"search_path":              "SET LOCAL search_path = ''",
 		"statement_timeout":        "SET LOCAL statement_timeout = '100ms'",
 		"lock_timeout":             "SET LOCAL lock_timeout = '1ms'",
 		"session_replication_role": "SET LOCAL session_replication_role = replica",
-		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION %s",
-	}, func(t *testing.T, set string) {
-		b := by.on(newEffects(t))
-		tenant := fmt.Sprintf("pgfifo_tenant_%d",
-			query[int](b, "SELECT oid::integer FROM pg_database WHERE datname = current_database()"))
-		b.exec("CREATE ROLE " + tenant)
-		t.Cleanup(func() {
-			_, err := b.pool.Exec(context.Background(), "DROP OWNED BY "+tenant+"; DROP ROLE "+tenant)
-			require.NoError(t, err)
-		})
-		b.exec("GRANT INSERT ON effects TO " + tenant)
-		b.exec(`CREATE TABLE seen (id bigint);
-			CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
-				'BEGIN PERFORM pg_sleep(0.2); INSERT INTO public.seen VALUES (OLD.id); RETURN OLD; END';
-			CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION seen()`)
-		if strings.Contains(set, "%s") {
-			set = fmt.Sprintf(set, tenant)
+		"session_authorization":    "SET LOCAL SESSION AUTHORIZATION " + tenant,
+	}
+	const city = "Zürich, "
+	var all []int
+	ids := make(map[string][]int64)
+	for name := range sets {
+		ids[name] = b.send(city+name, 1, 2)
+		all = append(all, int(ids[name][0]), int(ids[name][1]))
+	}
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if err := exec(ctx, job, sets[strings.TrimPrefix(job.GroupID, city)]); err != nil {
+			return err
 		}
-		ids := b.send("Zürich", 1, 2)
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if err := exec(ctx, job, set); err != nil {
-				return err
-			}
-			return exec(ctx, job, "INSERT INTO public.effects VALUES ($1)", job.ID)
-		}))
-		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(), "%v", b.ledger.errs())
-		require.Equal(t, ids, b.ledger.order())
-		require.Equal(t, []int{int(ids[0]), int(ids[1])}, b.effects())
-		require.Equal(t, 2, query[int](b, "SELECT count(*) FROM seen"))
-	})
+		return exec(ctx, job, "INSERT INTO public.effects VALUES ($1)", job.ID)
+	}))
+	for name := range sets {
+		outcomes, errs, order := b.ledger.of(city + name)
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, outcomes, "%s: %v", name, errs)
+		require.Equal(t, ids[name], order, name)
+	}
+	require.ElementsMatch(t, all, b.effects())
+	require.Equal(t, len(all), query[int](b, "SELECT count(*) FROM seen"))
 }
 
 // A handler that only reads may say so: it is done all the same.

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
@@ -47,136 +45,73 @@ func testSnooze(t *testing.T, by lease) {
 	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
 }
 
-func TestSnoozeUntil(t *testing.T) {
-	type row struct {
-		d    time.Duration
-		want time.Duration
-	}
-	pgtest.OverAll(t, map[string]row{
-		"none": {0, 100 * time.Millisecond}, "less": {-time.Hour, 100 * time.Millisecond},
-		"an hour": {time.Hour, time.Hour}, "too long": {1 << 62, fifo.MaxDelay},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.send("g", "")
-		var before time.Time
-		r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
-			before = query[time.Time](b, "SELECT clock_timestamp()")
-			return fifo.Snooze(x.d, nil)
-		}, func(w *fifo.Worker) { w.PollInterval = time.Hour }, oneLane))
-		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-		require.NoError(t, r.stop())
-		job := b.jobs()[0]
-		require.Zero(t, job.Attempts)
-		require.Empty(t, job.Failures)
-		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-		require.EqualError(t, b.ledger.errs()[0], "snoozed")
-	})
-}
-
 // In a batch of one group, what is before it is done, and what is behind it is given back. So it is where something is
 // unavailable.
 func TestSnoozeInABatch(t *testing.T) { overLeases(t, testSnoozeInABatch) }
 
 func testSnoozeInABatch(t *testing.T, by lease) {
-	t.Parallel()
-	batch := fifo.Queue{BatchJobs: 3}
-	type once = func(err error) error // the first time, else nil
-	slice := func(fail func(jobs []*fifo.Job, first once) error) func(b *bed, first once) *fifo.Worker {
-		return func(b *bed, first once) *fifo.Worker {
-			return b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error { return fail(jobs, first) })
-		}
+	ways := map[string]struct {
+		each           func(job *fifo.Job, later func(error) error) error
+		slice          func(jobs []*fifo.Job, later func(error) error) error
+		returned, done int64
+	}{
+		"handler": {each: func(job *fifo.Job, later func(error) error) error { // not called for the one behind
+			if string(job.Payload) != "2" {
+				return nil
+			}
+			return later(errOnPurpose)
+		}, done: 1},
+		"batch error": {slice: func(jobs []*fifo.Job, later func(error) error) error {
+			return fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: later(errOnPurpose)}
+		}, returned: 1, done: 1},
+		"around a batch error": {slice: func(jobs []*fifo.Job, later func(error) error) error {
+			return later(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: errOnPurpose})
+		}, returned: 1, done: 1},
+		"the batch": {slice: func(_ []*fifo.Job, later func(error) error) error { return later(nil) }, returned: 2},
 	}
+	b := newBed(t)
+	w := b.bare(nil)
+	want, wantDone := fifo.Stats{}, make(map[string]bool)
 	for kind, later := range map[string]func(error) error{
 		"snooze": func(err error) error { return fifo.Snooze(0, err) }, "unavailable": fifo.Unavailable,
 	} {
-		for name, x := range map[string]struct {
-			worker         func(b *bed, first once) *fifo.Worker
-			returned, done int64
-		}{
-			"handler": {func(b *bed, first once) *fifo.Worker { // which is not called for the one behind
-				return b.each(batch, func(_ context.Context, job *fifo.Job) error {
-					if string(job.Payload) != "2" {
-						return nil
-					}
-					return first(later(errOnPurpose))
-				})
-			}, 0, 1},
-			"batch error": {slice(func(jobs []*fifo.Job, first once) error {
-				return first(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: later(errOnPurpose)})
-			}), 1, 1},
-			"around a batch error": {slice(func(jobs []*fifo.Job, first once) error {
-				return first(later(fifo.BatchError{jobs[min(1, len(jobs)-1)].ID: errOnPurpose}))
-			}), 1, 1},
-			"the batch": {slice(func(_ []*fifo.Job, first once) error { return first(later(nil)) }), 2, 0},
-		} {
+		for name, x := range ways {
 			if kind == "snooze" && name == "the batch" {
 				continue // there is no such thing
 			}
-			t.Run(kind+", "+name, func(t *testing.T) {
-				b := by.on(newBed(t))
-				b.send("g", "1", "2", "3")
-				var called atomic.Bool
-				w := x.worker(b, func(err error) error {
-					if called.Swap(true) {
-						return nil
-					}
-					return err
-				})
-				b.work(w)
-				stats := w.Stats()
-				require.EqualValues(t, 1, stats.Snoozed)
-				require.Equal(t, x.returned, stats.Returned)
-				require.EqualValues(t, 3, stats.Succeeded)
-				require.Zero(t, stats.Retried+stats.Buried+stats.Unknown)
-				require.Equal(t, x.done > 0, b.ledger.outcomes()[0] == fifo.Succeeded)
-			})
+			var called atomic.Bool
+			first := func(err error) error {
+				if err != nil && called.Swap(true) {
+					return nil
+				}
+				return err
+			}
+			queue := fifo.Queue{BatchJobs: 3}
+			if x.each != nil {
+				queue.Handler = func(_ context.Context, job *fifo.Job) error { return first(x.each(job, later)) }
+			} else {
+				queue.BatchHandler = func(_ context.Context, jobs []*fifo.Job) error {
+					return first(x.slice(jobs, later))
+				}
+			}
+			name := kind + ", " + name
+			by.on(b, name)
+			w.HandleQueue(name, queue)
+			for _, payload := range []string{"1", "2", "3"} {
+				b.sendAll(fifo.Message{Queue: name, GroupID: name, Payload: payload})
+			}
+			want.Snoozed, want.Returned, want.Succeeded = want.Snoozed+1, want.Returned+x.returned, want.Succeeded+3
+			wantDone[name] = x.done > 0
 		}
 	}
-}
-
-// It is recorded also if the handler has ended the job's transaction.
-func TestSnoozeBesideALostTransaction(t *testing.T) {
-	b := newBed(t)
-	b.send("g", "")
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = tx.Conn().Exec(ctx, "ROLLBACK")
-		}
-		return errors.Join(err, fifo.Snooze(time.Hour, nil))
-	}))
-	await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-	require.NoError(t, r.stop())
-	require.Equal(t, []fifo.Outcome{fifo.Snoozed}, b.ledger.outcomes())
-	job := b.jobs()[0]
-	require.Zero(t, job.Attempts)
-	require.InDelta(t, time.Hour.Seconds(), time.Until(job.RunAt).Seconds(), 60)
-}
-
-// A dead letter is one, and so is a panic a failed attempt, whatever else the error says.
-func TestSnoozeIsNotTheLastWord(t *testing.T) {
-	type row struct {
-		handler fifo.Handler
-		kind    string
+	b.work(w)
+	got := w.Stats()
+	want.Claims, want.Missed = got.Claims, got.Missed
+	require.Equal(t, want, got)
+	for name, done := range wantDone {
+		outcomes, _, _ := b.ledger.of(name)
+		require.Equal(t, done, outcomes[0] == fifo.Succeeded, name)
 	}
-	pgtest.OverAll(t, map[string]row{
-		"in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), fifo.KindError},
-		"around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), fifo.KindError},
-		"a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Snooze(time.Hour, nil)) }, fifo.KindPanic,
-		},
-		"unavailable, in a dead letter": {failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), fifo.KindError},
-		"unavailable, around one":       {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), fifo.KindError},
-		"unavailable, a panic": {
-			func(context.Context, *fifo.Job) error { panic(fifo.Unavailable(nil)) }, fifo.KindPanic,
-		},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.sendAll(fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 2})
-		b.work(b.worker(x.handler))
-		letter := only(t, b.deadLetters())
-		require.Equal(t, x.kind, letter.Failures[0].Kind)
-	})
 }
 
 func TestAsSnooze(t *testing.T) {

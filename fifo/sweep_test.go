@@ -70,25 +70,25 @@ func (b *bed) isolate(level string) {
 	b.pool.Reset()
 }
 
-// Whatever changes rows that others change meanwhile waits for them, and does not fail, whatever the default
-// isolation is.
 func TestChangesBesideOthers(t *testing.T) {
-	type row struct {
+	b := newBed(t)
+	b.isolate("repeatable read")
+	other := pgtest.Conn(t, b.url)
+	for name, x := range map[string]struct {
 		change string // of somebody else
-		verb   func(ctx context.Context, b *bed, g fifo.Scope) (int, error)
-	}
-	pgtest.OverAll(t, map[string]row{
+		verb   func(ctx context.Context, g fifo.Scope) (int, error)
+	}{
 		"Purge": {
 			"LOCK pgfifo.jobs IN EXCLUSIVE MODE; UPDATE pgfifo.jobs SET attempts = 1",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return g.Purge(ctx) },
+			func(ctx context.Context, g fifo.Scope) (int, error) { return g.Purge(ctx) },
 		},
 		"Pause": {
 			"UPDATE pgfifo.pauses SET reason = 'other'",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) { return 1, pausing(g.Pause(ctx, "mine")) },
+			func(ctx context.Context, g fifo.Scope) (int, error) { return 1, pausing(g.Pause(ctx, "mine")) },
 		},
 		"Resume": {
 			"UPDATE pgfifo.pauses SET reason = 'other'",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
+			func(ctx context.Context, g fifo.Scope) (int, error) {
 				paused, err := g.Resume(ctx)
 				if !paused {
 					err = errors.Join(err, errors.New("it was not paused"))
@@ -98,20 +98,17 @@ func TestChangesBesideOthers(t *testing.T) {
 		},
 		"Redrive": {
 			"UPDATE pgfifo.dead_letters SET attempts = 1",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
-				return counted(g.Redrive(ctx, again(1000)))
-			},
+			func(ctx context.Context, g fifo.Scope) (int, error) { return counted(g.Redrive(ctx, again(1000))) },
 		},
 		"DeleteDeadLetters": {
 			"UPDATE pgfifo.dead_letters SET attempts = 1",
-			func(ctx context.Context, _ *bed, g fifo.Scope) (int, error) {
+			func(ctx context.Context, g fifo.Scope) (int, error) {
 				return g.DeleteDeadLetters(ctx, fifo.Letters{All: true})
 			},
 		},
 		"Fence": {
-			"UPDATE pgfifo.fences SET token = DEFAULT",
-			func(ctx context.Context, b *bed, _ fifo.Scope) (int, error) {
-				b.exec("DELETE FROM pgfifo.pauses")
+			"DELETE FROM pgfifo.pauses; COMMIT; BEGIN; UPDATE pgfifo.fences SET token = DEFAULT",
+			func(ctx context.Context, _ fifo.Scope) (int, error) {
 				w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 					_, err := job.Fence(ctx)
 					return err
@@ -120,31 +117,27 @@ func TestChangesBesideOthers(t *testing.T) {
 				return int(w.Stats().Succeeded), errors.Join(append(b.ledger.errs(), err)...)
 			},
 		},
-	}, func(t *testing.T, c row) {
-		b := newBed(t)
-		b.isolate("repeatable read")
-		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '')")
-		b.exec("INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g')")
-		b.exec("INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g')")
-		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
-			VALUES ('q', 'g', 1000, '', 0, now())`)
-		other := pgtest.Conn(t, b.url)
-		_, err := other.Exec(t.Context(), "BEGIN; "+c.change)
+	} {
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'g', '');
+			INSERT INTO pgfifo.pauses (queue, group_id) VALUES ('q', 'g');
+			INSERT INTO pgfifo.fences (queue, group_id) VALUES ('q', 'g');
+			INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+				VALUES ('q', 'g', 1000, '', 0, now())`)
+		_, err := other.Exec(t.Context(), "BEGIN; "+x.change)
 		require.NoError(t, err)
-		type answer struct {
-			n   int
-			err error
-		}
-		done := make(chan answer, 1)
+		n, done := 0, make(chan error, 1)
 		go func() {
-			n, err := c.verb(context.WithoutCancel(t.Context()), b, b.q.Group("g"))
-			done <- answer{n, err}
+			var err error
+			n, err = x.verb(context.WithoutCancel(t.Context()), b.q.Group("g"))
+			done <- err
 		}()
 		await(t, "the wait", func() bool { return b.waiting("") })
 		_, err = other.Exec(t.Context(), "COMMIT")
 		require.NoError(t, err)
-		require.Equal(t, answer{1, nil}, receive(t, done, "the change"))
-	})
+		require.NoError(t, receive(t, done, name))
+		require.Equal(t, 1, n, name)
+		b.exec("TRUNCATE pgfifo.jobs, pgfifo.pauses, pgfifo.fences, pgfifo.dead_letters")
+	}
 }
 
 // Ids that have expired are swept in the background, a thousand in a transaction, and those that a producer has just

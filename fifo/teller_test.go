@@ -116,6 +116,7 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 		return told == n && withheld > 0
 	})
 	require.Len(t, log.lines("dead letter"), dead)
+	require.Empty(t, w.Stats().Probed, "ordinary errors do not open the breaker")
 	require.NoError(t, r.stop())
 	_, err := b.q.Purge(t.Context())
 	require.NoError(t, err)

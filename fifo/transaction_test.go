@@ -11,7 +11,6 @@ import (
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // newEffects is a bed with a table for what handlers write.
@@ -61,7 +60,7 @@ func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
 func TestEffects(t *testing.T) { overLeases(t, testEffects) }
 
 func testEffects(t *testing.T, by lease) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
+	failures := map[string]fifo.Handler{
 		"error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"panic": func(context.Context, *fifo.Job) error { panic("on purpose") },
 		"timeout": func(ctx context.Context, _ *fifo.Job) error {
@@ -71,31 +70,34 @@ func testEffects(t *testing.T, by lease) {
 		"timeout of a statement": func(ctx context.Context, job *fifo.Job) error {
 			return exec(ctx, job, "SELECT pg_sleep(3600)")
 		},
-		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, 1) },
+		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, effect(job)) },
 		"error after a commit": func(ctx context.Context, job *fifo.Job) error {
 			tx, err := job.Tx(ctx)
 			return errors.Join(errOnPurpose, err, tx.Commit())
 		},
-	}, func(t *testing.T, fail func(ctx context.Context, job *fifo.Job) error) {
-		b := by.on(newEffects(t))
-		ids := b.send("g", nil, nil)
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			n := job.Attempt()
-			if job.ID == ids[1] {
-				n = 10
-			}
-			if err := write(ctx, job, n); err != nil {
-				return err
-			}
-			if n == 1 {
-				return fail(ctx, job)
-			}
-			return nil
-		}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
-		require.Equal(t, []int{2, 10}, b.effects())
-		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-	})
+	}
+	b := by.on(newEffects(t))
+	for name := range failures {
+		b.send(name, "fails", "next")
+	}
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		err := write(ctx, job, effect(job))
+		if err == nil && string(job.Payload) == "fails" && job.Attempt() == 1 {
+			err = failures[job.GroupID](ctx, job)
+		}
+		return err
+	}, oneLane, func(w *fifo.Worker) { w.JobTimeout = 2 * time.Second }))
+	var want []int
+	for name := range failures {
+		outcomes, _, order := b.ledger.of(name)
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, outcomes, name)
+		want = append(want, 10*int(order[1])+2, 10*int(order[2])+1)
+	}
+	require.ElementsMatch(t, want, b.effects())
 }
+
+// effect is a number of the attempt's own.
+func effect(job *fifo.Job) int { return 10*int(job.ID) + job.Attempt() }
 
 // A job whose time is over is told so, fails with that kind, and keeps its group until its handler returns.
 func TestJobTimeout(t *testing.T) { overLeases(t, testJobTimeout) }
@@ -138,12 +140,11 @@ func testCannotCommit(t *testing.T, by lease) {
 			return nil
 		}
 	}
-	type row struct {
+	rows := map[string]struct {
 		do   func(context.Context, *fifo.Job) error
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
 		"COMMIT":           {sql("COMMIT"), "ended the job's transaction", true},
 		"ROLLBACK":         {sql("ROLLBACK"), "ended the job's transaction", false},
 		"COMMIT, BEGIN":    {sql("COMMIT", "BEGIN"), "not held", true},
@@ -152,7 +153,7 @@ func testCannotCommit(t *testing.T, by lease) {
 		"ROLLBACK, BEGIN":  {sql("ROLLBACK", "BEGIN"), "not held", false},
 		"swallowed error":  {sql("SELECT 1/0"), "did not roll it back: ERROR (SQLSTATE 22012)", false},
 		"swallowed, go on": {sql("SELECT FROM nowhere", "SELECT 1/0"), `ERROR: relation "nowhere"`, false},
-		"deferred":         {sql("INSERT INTO effects VALUES (1)"), "effects_attempt_key", false},
+		"deferred":         {sql("INSERT INTO effects TABLE effects"), "effects_attempt_key", false},
 		"pgx rows":         {leaveRows, "still open", false},
 		"PREPARE":          {sql("PREPARE TRANSACTION 'x'"), "ended the job's transaction", false},
 		"swallowed, commit": {func(ctx context.Context, job *fifo.Job) error {
@@ -163,27 +164,35 @@ func testCannotCommit(t *testing.T, by lease) {
 			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
 			return tx.Commit()
 		}, "commit unexpectedly resulted in rollback", false},
-	}, func(t *testing.T, x row) {
-		b := by.on(newEffects(t))
-		ids := b.send("g", "odd", "next")
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID == ids[1] {
-				return nil
-			}
-			if err := write(ctx, job, job.Attempt()); err != nil || job.Attempt() > 1 {
-				return errors.Join(err, b.oneFailure(job, x.text))
-			}
-			return x.do(ctx, job)
-		}, oneLane))
-		require.Equal(t, []int64{ids[0], ids[0], ids[1]}, b.ledger.order())
-		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-		require.ErrorContains(t, b.ledger.errs()[0], x.text)
-		want := []int{2}
-		if x.kept {
-			want = []int{1, 2}
+	}
+	b := by.on(newEffects(t))
+	ids := make(map[string][]int64)
+	for name := range rows {
+		ids[name] = b.send(name, "odd", "next")
+	}
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "next" {
+			return nil
 		}
-		require.Equal(t, want, b.effects())
-	})
+		x := rows[job.GroupID]
+		if err := write(ctx, job, effect(job)); err != nil || job.Attempt() > 1 {
+			return errors.Join(err, b.oneFailure(job, x.text))
+		}
+		return x.do(ctx, job)
+	}, oneLane))
+	var want []int
+	for name, x := range rows {
+		outcomes, errs, order := b.ledger.of(name)
+		odd := ids[name][0]
+		require.Equal(t, []int64{odd, odd, ids[name][1]}, order, name)
+		require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded, fifo.Succeeded}, outcomes, name)
+		require.ErrorContains(t, errs[0], x.text, name)
+		want = append(want, 10*int(odd)+2)
+		if x.kept {
+			want = append(want, 10*int(odd)+1)
+		}
+	}
+	require.ElementsMatch(t, want, b.effects())
 }
 
 // oneFailure checks what is on record of a job's first attempt.
@@ -216,31 +225,6 @@ func leaveRows(ctx context.Context, job *fifo.Job) error {
 	return nil
 }
 
-// What database/sql leaves open it also closes.
-func TestRowsOfDatabaseSQL(t *testing.T) {
-	b := newEffects(t)
-	b.send("g", nil, nil)
-	n := 0
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.Tx(ctx)
-		if err != nil {
-			return err
-		}
-		n++
-		if _, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n); err != nil {
-			return err
-		}
-		//nolint:rowserrcheck,sqlclosecheck // the point
-		rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 10000)")
-		if err == nil {
-			rows.Next()
-		}
-		return err
-	}, oneLane))
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes())
-	require.Equal(t, []int{1, 2}, b.effects())
-}
-
 // Habits of code that owns its transaction do no harm.
 func TestIdioms(t *testing.T) {
 	insert := func(ctx context.Context, tx bun.Tx, n int) error {
@@ -256,11 +240,21 @@ func TestIdioms(t *testing.T) {
 			return do(ctx, job, tx)
 		}
 	}
-	type row struct {
+	rows := map[string]struct {
 		do   func(ctx context.Context, job *fifo.Job) error
 		want []int
-	}
-	pgtest.OverAll(t, map[string]row{
+	}{
+		"rows left open": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+			if err := insert(ctx, tx, 1); err != nil {
+				return err
+			}
+			//nolint:rowserrcheck,sqlclosecheck // the point: database/sql closes them
+			rows, err := tx.QueryContext(ctx, "SELECT generate_series(1, 10000)")
+			if err == nil {
+				rows.Next()
+			}
+			return err
+		}), []int{1}},
 		"bun": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			defer func() { _ = tx.Rollback() }()
 			return errors.Join(insert(ctx, tx, 1), tx.Commit())
@@ -325,11 +319,13 @@ func TestIdioms(t *testing.T) {
 		"both": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (2)"), insert(ctx, tx, 1))
 		}), []int{1, 2}},
-	}, func(t *testing.T, x row) {
-		b := newEffects(t)
-		b.send("g", nil)
-		b.work(b.worker(x.do))
-		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ledger.outcomes())
-		require.Equal(t, x.want, b.effects())
-	})
+	}
+	b := newEffects(t)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error { return rows[job.GroupID].do(ctx, job) }, oneLane))
+	for name, x := range rows {
+		b.send(name, nil)
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ends(name, 1), name)
+		require.Equal(t, x.want, b.effects(), name)
+		b.exec("DELETE FROM effects")
+	}
 }

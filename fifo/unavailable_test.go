@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,52 +57,61 @@ func testUnavailable(t *testing.T, by lease) {
 	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
 }
 
-func TestUnavailableUntil(t *testing.T) {
-	const most = 5 * time.Second
-	type row struct {
+// What is put off waits as it says, or as the policy does, also if the handler has ended the job's transaction.
+func TestPutOffUntil(t *testing.T) {
+	const least, most = 100 * time.Millisecond, 5 * time.Second
+	rows := map[string]struct {
 		policy time.Duration
 		err    error
 		want   time.Duration
-	}
-	pgtest.OverAll(t, map[string]row{
-		"none":                  {0, fifo.Unavailable(nil), 100 * time.Millisecond},
+	}{
+		"snooze, none":          {0, fifo.Snooze(0, nil), least},
+		"snooze, less":          {0, fifo.Snooze(-time.Hour, nil), least},
+		"snooze, an hour":       {0, fifo.Snooze(time.Hour, nil), time.Hour},
+		"snooze, too long":      {0, fifo.Snooze(1<<62, nil), fifo.MaxDelay},
+		"none":                  {0, fifo.Unavailable(nil), least},
 		"a second":              {time.Second, fifo.Unavailable(nil), time.Second},
 		"an hour":               {time.Hour, fifo.Unavailable(nil), most},
 		"retry after":           {0, fifo.Unavailable(fifo.RetryAfter(time.Hour, nil)), time.Hour},
 		"around a retry after":  {0, fifo.RetryAfter(time.Hour, fifo.Unavailable(nil)), time.Hour},
-		"snooze":                {0, fifo.Unavailable(fifo.Snooze(time.Hour, nil)), time.Hour},
+		"snooze inside":         {0, fifo.Unavailable(fifo.Snooze(time.Hour, nil)), time.Hour},
 		"around a snooze":       {0, fifo.Snooze(time.Hour, fifo.Unavailable(nil)), time.Hour},
 		"joined with an error":  {time.Hour, errors.Join(errOnPurpose, fifo.Unavailable(nil)), most},
 		"by itself in a batch":  {time.Hour, fifo.BatchError{1: fifo.Unavailable(nil)}, most},
-		"of a transaction lost": {time.Second, errLoseTransaction, time.Second},
-	}, func(t *testing.T, x row) {
-		b := newBed(t)
-		b.send("g", "")
-		var before time.Time
-		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-			before = query[time.Time](b, "SELECT clock_timestamp()")
-			if !errors.Is(x.err, errLoseTransaction) {
+		"of a transaction lost": {time.Second, fifo.Unavailable(nil), time.Second},
+		"snooze of one lost":    {0, fifo.Snooze(time.Hour, nil), time.Hour},
+	}
+	b := newBed(t)
+	var before sync.Map
+	w := b.bare([]func(*fifo.Worker){func(w *fifo.Worker) { w.PollInterval = time.Hour }})
+	for name, x := range rows { // a queue each: one that says it is unavailable is probed
+		b.sendAll(fifo.Message{Queue: name, GroupID: name})
+		w.HandleQueue(name, fifo.Queue{
+			Retry: func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy },
+			Handler: b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
+				before.Store(name, query[time.Time](b, "SELECT clock_timestamp()"))
+				if strings.HasSuffix(name, "lost") {
+					return errors.Join(exec(ctx, job, "ROLLBACK"), x.err)
+				}
 				return x.err
-			}
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = tx.Conn().Exec(ctx, "ROLLBACK")
-			}
-			return errors.Join(err, fifo.Unavailable(nil))
-		}, oneLane, func(w *fifo.Worker) {
-			w.PollInterval = time.Hour
-			w.Retry = func(job *fifo.Job, _ error) time.Duration { return time.Duration(job.Attempt()) * x.policy }
-		}))
-		await(t, "an attempt", func() bool { return len(b.ledger.outcomes()) > 0 })
-		require.NoError(t, r.stop())
-		require.Equal(t, fifo.Snoozed, b.ledger.outcomes()[0])
-		job := b.jobs()[0]
-		require.Zero(t, job.Attempts)
-		require.WithinRange(t, job.RunAt, before.Add(x.want), before.Add(x.want+time.Minute))
-	})
+			}),
+		})
+	}
+	r := b.run(w)
+	for name := range rows {
+		require.Equal(t, fifo.Snoozed, b.ends(name, 1)[0], name)
+	}
+	require.NoError(t, r.stop())
+	for _, job := range b.jobs() {
+		require.Zero(t, job.Attempts, job.Queue)
+		require.Empty(t, job.Failures, job.Queue)
+		from, _ := before.Load(job.Queue)
+		until := from.(time.Time).Add(rows[job.Queue].want)
+		require.WithinRange(t, job.RunAt, until, until.Add(time.Minute), job.Queue)
+	}
+	_, errs, _ := b.ledger.of("snooze, none")
+	require.EqualError(t, errs[0], "snoozed")
 }
-
-var errLoseTransaction = errors.New("the handler is to end its transaction")
 
 // A batch of groups that cannot do anything has each of them wait, and none of them tried again by itself.
 func TestUnavailableBatchOfGroups(t *testing.T) {
@@ -191,20 +201,6 @@ func testOutage(t *testing.T, by lease) {
 	require.Empty(t, b.deadLetters())
 	require.Len(t, log.lines("level=WARN msg=\"pgfifo: queue is unavailable"), 1)
 	require.Len(t, log.lines("level=INFO msg=\"pgfifo: queue is available again"), 1)
-}
-
-// The same with an error as any other: the attempts are used up.
-func TestOutageOfOrdinaryErrors(t *testing.T) {
-	const groups = 300
-	b := newBed(t)
-	b.sendMany("q", groups, 1)
-	w := b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
-		w.Retry = fifo.Backoff(10*time.Millisecond, 100*time.Millisecond)
-	})
-	b.work(w)
-	require.EqualValues(t, groups, w.Stats().Buried)
-	require.Equal(t, 3*groups, b.ledger.started())
-	require.Empty(t, w.Stats().Probed)
 }
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.

@@ -135,15 +135,6 @@ func testUngroupedInBatches(t *testing.T, by lease) {
 	require.LessOrEqual(t, b.count("queue_groups"), 1, "that of the dead letter may be left")
 }
 
-func TestUngroupedNamesNoGroup(t *testing.T) {
-	b := newBed(t)
-	for _, m := range []fifo.Message{{Queue: "q", Ungrouped: true, GroupID: "g"}, {Queue: "q"}} {
-		_, err := b.client.Enqueue(t.Context(), m)
-		require.ErrorIs(t, err, fifo.ErrInvalidMessage)
-	}
-	require.Zero(t, b.count("jobs"))
-}
-
 func column(b *bed, sql string, args ...any) []string {
 	b.t.Helper()
 	rows, err := b.pool.Query(b.t.Context(), sql, args...)

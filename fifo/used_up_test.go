@@ -12,46 +12,54 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A job whose attempts are used up when its turn comes, because MaxAttempts were more before, say, is not tried where
-// jobs block their groups, until it has attempts again. Elsewhere it is tried once more.
 func TestUsedUpBefore(t *testing.T) {
-	t.Parallel()
+	b := newBed(t)
+	w := b.bare(nil)
+	var blocking []string
 	for name, batch := range oneAndBatches(3) {
-		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
-			t.Run(fmt.Sprint(name, " ", up), func(t *testing.T) {
-				b := newBed(t)
-				ids, others := b.send("g", "fine", "used up", "behind"), b.send("other", "fine", "fine")
-				b.exec("UPDATE pgfifo.jobs SET attempts = 3 WHERE id = $1", ids[1])
-				batch.Handler = func(_ context.Context, job *fifo.Job) error {
-					if string(job.Payload) == "used up" && job.Attempts > 0 {
-						return errOnPurpose
-					}
-					return nil
-				}
-				w := b.giving(up, batch, oneLane)
-				if up != fifo.BlockGroup {
-					b.work(w)
-					require.Len(t, b.ledger.starts, 5)
-					require.EqualValues(t, 1, w.Stats().Buried+w.Stats().Discarded)
-					return
-				}
-				r := b.run(w)
-				await(t, "the block", func() bool { return w.Stats().Blocked == 1 && w.Stats().Succeeded == 3 })
-				require.ElementsMatch(t, append(others, ids[0]), b.ledger.order())
-				job := b.jobs()[0]
-				require.Equal(t, ids[1], job.ID)
-				require.Equal(t, 3, job.Attempts)
-				require.Empty(t, job.Failures)
-				pauses := b.pauses()
-				require.Equal(t, ids[1], pauses[0].Job)
-				require.Equal(t, fmt.Sprintf("job %d has used up its attempts", ids[1]), pauses[0].Reason)
-				g := b.q.Group("g")
-				require.NoError(t, g.RetryNow(t.Context(), ids[1]))
-				b.resumes(g)
-				r.finish()
-				require.EqualValues(t, 1, w.Stats().Blocked)
-			})
+		batch.Handler = func(_ context.Context, job *fifo.Job) error {
+			if string(job.Payload) == "used up" && job.Attempts > 0 {
+				return errOnPurpose
+			}
+			return nil
 		}
+		for _, up := range []fifo.GiveUp{fifo.ToDeadLetters, fifo.BlockGroup, fifo.Discard} {
+			batch.OnGiveUp = up
+			queue := fmt.Sprint(name, " ", int(up))
+			w.HandleQueue(queue, batch)
+			for _, payload := range []string{"fine", "used up", "behind"} {
+				b.sendAll(fifo.Message{Queue: queue, GroupID: "g", Payload: payload},
+					fifo.Message{Queue: queue, GroupID: "other"})
+			}
+			if up == fifo.BlockGroup {
+				blocking = append(blocking, queue)
+			}
+		}
+	}
+	b.exec("UPDATE pgfifo.jobs SET attempts = 3 WHERE payload = 'used up'")
+	r := b.run(w)
+	await(t, "the blocks, and all that is not behind them", func() bool {
+		s := w.Stats()
+		return s.Blocked == 3 && s.Succeeded == 6*5+3*4 && s.Buried == 3 && s.Discarded == 3
+	})
+	for _, queue := range blocking {
+		jobs := b.jobsOf(b.client.Queue(queue))
+		require.Len(t, jobs, 2, queue)
+		require.Equal(t, "used up", string(jobs[0].Payload))
+		require.Equal(t, 3, jobs[0].Attempts)
+		require.Empty(t, jobs[0].Failures)
+		g := b.client.Queue(queue).Group("g")
+		why, err := g.Why(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, jobs[0].ID, why.PauseJob)
+		require.Equal(t, fmt.Sprintf("job %d has used up its attempts", jobs[0].ID), why.PauseReason)
+		require.NoError(t, g.RetryNow(t.Context(), jobs[0].ID))
+		b.resumes(g)
+	}
+	r.finish()
+	require.EqualValues(t, 3, w.Stats().Blocked)
+	for _, letter := range b.deadLetters() {
+		require.Equal(t, 4, letter.Attempts, "it was tried once more")
 	}
 }
 
@@ -67,7 +75,7 @@ func TestTwoBlockAtOnce(t *testing.T) {
 		b.groupLimit(1, 2)
 		r, s := newRoster(t), newStop()
 		ids, g := b.enqueue("a", 2), b.q.Group("a")
-		w := &fifo.Worker{Client: b.client, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
+		w := &fifo.Worker{Client: b.client, Concurrency: 3, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
 		w.HandleQueue("q", fifo.Queue{
 			OnGiveUp: fifo.BlockGroup,
 			Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },

@@ -3,7 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,36 +176,33 @@ func TestJobThatIsEditedStandsStill(t *testing.T) {
 	require.Equal(t, []string{"mended", "two"}, b.ledger.payloads())
 }
 
-// A job that runs behind the head of a batch is not held. If it is changed, nothing of the batch is committed, and it
-// runs again with what is there.
 func TestVerbsInsideABatch(t *testing.T) {
-	t.Parallel()
-	for name, verb := range oneJob {
-		t.Run(name, func(t *testing.T) {
-			b := newList(t)
-			ids := b.send("g", "one", "two", "three")
-			var payloads []string
-			changed := false
-			w := b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-				if !changed && len(jobs) > 1 {
-					changed = true
-					require.NoError(t, verb(promptly(t), b.q, ids[1]))
-				} else {
-					for _, job := range jobs {
-						payloads = append(payloads, string(job.Payload))
-					}
-				}
-				return noteAll(ctx, jobs)
-			})
-			b.work(w)
-			want := map[string]string{
-				"retry": "one two three", "edit": "one mended three", "delete": "one three", "bury": "one three",
-			}[name]
-			require.Equal(t, want, strings.Join(payloads, " "), "once each, and in order")
-			require.Equal(t, len(payloads), query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
-			b.ledger.sent = nil // one may have been deleted
-		})
+	b := newList(t)
+	var mu sync.Mutex
+	payloads, changed := make(map[string]string), make(map[string]bool)
+	w := b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if name := jobs[0].GroupID; !changed[name] && len(jobs) > 1 {
+			changed[name] = true
+			require.NoError(t, oneJob[name](promptly(t), b.q, jobs[1].ID))
+		} else {
+			for _, job := range jobs {
+				payloads[name] += string(job.Payload) + " "
+			}
+		}
+		return noteAll(ctx, jobs)
+	})
+	want := map[string]string{
+		"retry": "one two three ", "edit": "one mended three ", "delete": "one three ", "bury": "one three ",
 	}
+	for name := range want {
+		b.send(name, "one", "two", "three")
+	}
+	b.ledger.sent = nil // some are deleted
+	b.work(w)
+	require.Equal(t, want, payloads, "once each, and in order")
+	require.Equal(t, 10, query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
 }
 
 // Workers that are not told find the job behind a delayed head that was taken away, also beside so many delayed groups

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"sync"
 	"testing"
 	"time"
 
@@ -75,7 +74,7 @@ func TestLanesThatDoNotFit(t *testing.T) {
 		"more than can be counted": {0, 0, map[string]int{"x": math.MaxInt, "y": math.MaxInt}, "lanes together"},
 		"all are kept":             {2, 0, map[string]int{"q": 0, "z": 2}, `for other queues than "q"`},
 		"of sessions":              {0, 0, map[string]int{"s": 50}, ""},
-		"of both":                  {10, 10, map[string]int{"s": 8, "q": 8}, ""},
+		"of both":                  {3, 3, map[string]int{"s": 2, "q": 2}, ""},
 		"too few of one":           {10, 100, map[string]int{"s": 8, "q": 11}, `["q"] keep 11 lanes together`},
 		"more than sessions have":  {50, 10, map[string]int{"s": 8, "s2": 8}, "and SessionConcurrency is 10"},
 	}, func(t *testing.T, x row) {
@@ -136,6 +135,9 @@ func TestErrRunning(t *testing.T) {
 	b.send("g", nil)
 	b.drained()
 	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrRunning)
+	require.PanicsWithValue(t, "fifo: the worker runs already; queue late comes too late", func() {
+		w.Handle("late", nop)
+	})
 	require.NoError(t, r.stop())
 	b.send("g", nil)
 	b.work(w) // and again, when it has ended
@@ -192,29 +194,6 @@ func testSchemaMadeAnew(t *testing.T, by lease) {
 	b.drained()
 }
 
-// Each lane runs a job of its own; no group has two, which the ledger checks.
-func TestConcurrency(t *testing.T) { overLeases(t, testConcurrency) }
-
-func testConcurrency(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	const lanes = 8
-	for g := range lanes {
-		b.send(fmt.Sprint(g), "meet", "follow")
-	}
-	var barrier sync.WaitGroup
-	barrier.Add(lanes)
-	w := b.worker(func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "meet" {
-			barrier.Done() // all of them, or nobody gets on
-			barrier.Wait()
-		}
-		return nil
-	}, func(w *fifo.Worker) { w.Concurrency = lanes })
-	b.work(w)
-	require.Zero(t, w.Stats().Running)
-	require.EqualValues(t, 2*lanes, w.Stats().Succeeded)
-}
-
 // Groups take turns, however much one of them has to do.
 func TestRoundRobin(t *testing.T) {
 	b := newBed(t)
@@ -238,31 +217,6 @@ func TestRoundRobin(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, hot, 4, "three rounds, and one begun")
-}
-
-// Groups whose jobs don't end stop no other group while there is a lane left.
-func TestStuckGroups(t *testing.T) { overLeases(t, testStuckGroups) }
-
-func testStuckGroups(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	const lanes = 4
-	for g := range lanes - 1 {
-		b.send(fmt.Sprint("stuck", g), "stuck", "behind")
-	}
-	release := make(chan struct{})
-	w := b.worker(func(_ context.Context, job *fifo.Job) error {
-		if string(job.Payload) == "stuck" {
-			<-release
-		}
-		return nil
-	}, func(w *fifo.Worker) { w.Concurrency = lanes })
-	b.run(w)
-	await(t, "the stuck ones", func() bool { return w.Stats().Running == lanes-1 })
-	b.sendMany("q", 20, 3)
-	await(t, "the free groups", func() bool { return b.count("jobs") == 2*(lanes-1) })
-	require.Equal(t, lanes-1, w.Stats().Running)
-	close(release)
-	b.drained()
 }
 
 // A worker whose connections were all ended dials them again.
