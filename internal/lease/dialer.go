@@ -111,7 +111,7 @@ var (
 		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark, stmtCharge,
 	))
 	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = texts.Prepared(stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
+	borrowTexts = texts.Prepared(stmtKeepTake, stmtKeepTakeJobs, stmtKeepSame, stmtKeepEnd, stmtKeepDone, stmtUnmark)
 )
 
 // slotted adds the looks of claims that have a slot.

@@ -117,7 +117,7 @@ func (r *round) sendFirst(p *pipeline) (queues []string) {
 			ns.int(int64(s.slot))
 		}
 		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
-		p.send(stmtFreeSlots, args, claimFormats)
+		p.send(stmtKeepSlotsFree, args, claimFormats)
 	}
 	wanted := make(map[string]int64)
 	for _, a := range r.limited {
@@ -215,7 +215,7 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	p.send(stmtKeepClaim, append(keys[:2:2], floors.bytes(), most, number, slotted.bytes()), claimFormats)
 	if r.batches = batches > 0; r.batches {
 		each := appendInt(int64(maxBatchBytes / batches))
-		p.send(stmtKeepMore, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
+		p.send(stmtKeepBehind, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
 	}
 	return list
 }

@@ -62,16 +62,16 @@ type ask struct {
 }
 
 const (
-	stmtKeepLock  = "pgfifo_keep_lock"
-	stmtKeepClaim = "pgfifo_keep_claim"
-	stmtKeepMore  = "pgfifo_keep_behind"
-	stmtKeepFree  = "pgfifo_keep_free"
-	stmtKeepSlots = "pgfifo_keep_slots"
-	stmtFreeSlots = "pgfifo_keep_slots_free"
+	stmtKeepLock      = "pgfifo_keep_lock"
+	stmtKeepClaim     = "pgfifo_keep_claim"
+	stmtKeepBehind    = "pgfifo_keep_behind"
+	stmtKeepFree      = "pgfifo_keep_free"
+	stmtKeepSlots     = "pgfifo_keep_slots"
+	stmtKeepSlotsFree = "pgfifo_keep_slots_free"
 )
 
 var keepTexts = texts.Prepared(
-	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
+	stmtKeepLock, stmtKeepClaim, stmtKeepBehind, stmtKeepFree, stmtKeepSlots, stmtKeepSlotsFree)
 
 // keep opens a session that is to hold groups. The caller starts run.
 func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {

@@ -105,7 +105,7 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string
 	p := l.pipeline(ctx)
 	begun := l.beginSettlements(p, some, relax)
 	c := settlementColumns(some)
-	p.send(stmtDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
+	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
 	p.send(stmtCommit, nil, nil)
 	return exchange(p, func() error {
 		if err := readHeld(p, begun, some); err != nil {
@@ -121,7 +121,7 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) e
 	p := l.pipeline(ctx)
 	begun := l.beginSettlements(p, some, relax)
 	c := settlementColumns(some)
-	p.send(stmtTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
 	return exchange(p, func() error {
 		err := readHeld(p, begun, some)
 		if err == nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+// How a Borrower gets a lane, what it does there, and how it gives it back.
+
 // quick is in what time a group is settled that is not slow any more: half of what the server is to wait for it.
 const quick = tuning.Wait / 2
 
