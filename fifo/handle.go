@@ -230,7 +230,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 		a.calls = append(batchCalls(failedBatchStmt, charged, others), a.calls...)
 	}
 	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
-		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0})
+		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0, Relaxes: true})
 	}
 	if len(heads) == 1 {
 		statement := succeedStmt
@@ -238,7 +238,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(heads[0].job), heads[0].held.Place.Append(nil))
-		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args, Job: heads[0].job.ID})
+		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args, Job: heads[0].job.ID, Completes: true})
 		heads = nil
 	}
 	a.calls = append(a.calls, batchCalls(succeedBatchStmt, heads, behind)...)

@@ -123,13 +123,13 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 		return nil
 	}
 	s := &settlement{head: heads[0], lost: slices.Contains(b.marked, heads[0])}
-	if s.relaxed = calls[0].Statement == b.keeper.Relax; s.relaxed {
-		calls = calls[1:]
+	if calls[0].Relaxes {
+		s.relax, calls = calls[0].Statement, calls[1:]
 	}
 	switch {
 	case len(calls) > 1 && len(b.hold.Rest) > 0:
 		return nil
-	case len(calls) > 1 || s.lost || calls[0].Statement != b.keeper.Complete:
+	case len(calls) > 1 || s.lost || !calls[0].Completes:
 		s.calls = calls
 	}
 	return s

@@ -20,7 +20,7 @@ func (s *stage) keeperOf(d *Dialer) *Keeper {
 	s.Helper()
 	k := &Keeper{
 		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Others: NewLanes(d, 1),
-		Complete: "succeed", Lost: func(error) {},
+		Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(func() { k.Close(time.Second) })

@@ -62,6 +62,11 @@ type Call struct {
 	Behind bool
 	// Job is the id of the job whose row it deletes or changes, if that is one and it does so in any case; or 0.
 	Job int64
+	// Completes says that it completes one job and does nothing else. Its parameters begin with the job's queue, group
+	// id and id.
+	Completes bool
+	// Relaxes says that it has the commit of its transaction not wait for the disk. It is the first call.
+	Relaxes bool
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
