@@ -23,8 +23,7 @@ type holder interface {
 	Keep(ctx context.Context) error
 	Undo(ctx context.Context) error
 	Used() bool
-	OverLimit() bool
-	Behind() bool
+	Missed() lease.Miss
 
 	Running() time.Duration
 	Beat(ctx context.Context) error

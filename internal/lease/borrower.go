@@ -30,7 +30,7 @@ type Borrower struct {
 	hold   *Hold
 	loan   *Loan
 	marked []*Held // heads of which a lost attempt is to be counted
-	over   bool    // the last claim was missed for want of a slot
+	missed Miss    // why the last claim holds nothing, if it does
 	lost   bool    // the connection that was borrowed broke while the handler had it
 
 	waits context.Context // of who waits for a lane; it ends with the handler, or the session
@@ -74,7 +74,7 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	if err := b.session.do(a); err != nil {
 		return nil, err
 	}
-	b.over = a.over
+	b.missed = a.missed
 	if a.hold != nil {
 		b.mu.Lock()
 		b.hold, b.loan, b.marked, b.lost = a.hold, &Loan{from: b}, nil, false
@@ -294,11 +294,8 @@ func (b *Borrower) Abandon() {
 	b.closed.Store(true)
 }
 
-// Behind reports false: a session has a group alone.
-func (b *Borrower) Behind() bool { return false }
-
-// OverLimit is Lane.OverLimit.
-func (b *Borrower) OverLimit() bool { return b.over }
+// Missed is Lane.Missed. It is never NextLocked: a session has a group alone.
+func (b *Borrower) Missed() Miss { return b.missed }
 
 // Running returns for how long heartbeats are needed: while a lane is borrowed. The session has its own.
 func (b *Borrower) Running() time.Duration {

@@ -38,7 +38,10 @@ func (l *Lane) sendClaim(p *pipeline, next *Request) {
 
 // readClaim reads the answers to sendClaim.
 func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
-	l.overLimit, l.behind = next.Slot, false // until a row says that there is a slot
+	l.missed = NoHead
+	if next.Slot {
+		l.missed = OverLimit // until a row says that there is a slot
+	}
 	if next.Shared {
 		return l.readShared(p, next)
 	}
@@ -56,7 +59,7 @@ func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
 	err := eachRow(p, func(r *rowReader) {
 		if next.Slot {
 			r.uint32() // the group's number
-			l.overLimit = false
+			l.missed = NoHead
 		}
 		groupXID, locked = r.optional()
 	})
@@ -114,7 +117,7 @@ func (l *Lane) readMany(p *pipeline, next *Request) (*Hold, error) {
 	groupXIDs := make([]uint32, len(asked))
 	locked := 0
 	err := eachNth(p, len(asked), func(r *rowReader, n int) {
-		l.overLimit = false
+		l.missed = NoHead
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++

@@ -283,7 +283,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 	s.limit(1)
 	claim := func(k *Keeper, id string) (*Borrower, *Hold) {
 		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
-		require.Equal(t, hold == nil, b.OverLimit())
+		require.Equal(t, hold == nil, b.Missed() == OverLimit)
 		return b, hold
 	}
 	first, second := s.keeper(), s.keeper()
@@ -296,7 +296,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 		}
 		l := s.lane()
 		require.Nil(t, s.slot(l, nil, "b"))
-		require.True(t, l.OverLimit())
+		require.Equal(t, OverLimit, l.Missed())
 	}
 	full()
 	s.step(b, succeed(hold), nil)

@@ -38,18 +38,17 @@ type Lane struct {
 	pooled bool         // its session is a pooler's: see pooled.go
 	of     *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
-	inTx      bool    // a transaction is open as far as the lane knows
-	hold      *Hold   // what it holds, if anything
-	loan      *Loan   // the transaction as the handler has it; not nil while there is a hold
-	used      bool    // a handler has taken it since the claim
-	batch     bool    // and then the savepoint of a batch was made
-	marked    []*Held // heads whose attempts are marked, to be taken back with the transaction
-	overLimit bool    // the last claim was missed for want of a slot
-	behind    bool    // or because somebody else had just locked the job that is next
-	silent    time.Duration
-	bound     time.Duration // of the server's patience
-	lost      atomic.Bool   // a heartbeat found the connection dead
-	since     atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
+	inTx   bool    // a transaction is open as far as the lane knows
+	hold   *Hold   // what it holds, if anything
+	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
+	used   bool    // a handler has taken it since the claim
+	batch  bool    // and then the savepoint of a batch was made
+	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
+	missed Miss    // why the last claim holds nothing, if it does
+	silent time.Duration
+	bound  time.Duration // of the server's patience
+	lost   atomic.Bool   // a heartbeat found the connection dead
+	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -186,6 +185,9 @@ func (l *Lane) forget() {
 	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
 }
 
+// Missed returns why the last claim holds nothing, if it does.
+func (l *Lane) Missed() Miss { return l.missed }
+
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
 func (l *Lane) Used() bool { return l.used }
 
@@ -193,7 +195,7 @@ func (l *Lane) Used() bool { return l.used }
 //
 // Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
 // ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, it
-// has no jobs behind the floor, or its queue is at its limit (OverLimit). The caller then steps on at once, because the
+// has no jobs behind the floor, or its queue is at its limit (Missed). The caller then steps on at once, because the
 // missed group's row, or the slot, may be locked until it does.
 //
 // A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to

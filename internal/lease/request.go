@@ -34,6 +34,18 @@ type Seen struct {
 	Alone  bool  // the head is to be claimed by itself, and other groups were claimed with it
 }
 
+// A Miss says why a claim holds nothing.
+type Miss int
+
+const (
+	// NoHead: somebody has the group, or it has no job that the claim looks at.
+	NoHead Miss = iota
+	// OverLimit: no slot of the queue was free.
+	OverLimit
+	// NextLocked: somebody had just locked the job that is next, a worker that has not begun it yet, or an operator.
+	NextLocked
+)
+
 // all returns the request for each of the groups.
 func (r *Request) all() []Request { return append([]Request{*r}, r.With...) }
 

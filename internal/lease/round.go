@@ -31,7 +31,7 @@ func newRound(s *session, asks []*ask, retry bool) *round {
 		r.unreleased = slices.Clone(s.unreleased)
 	}
 	for _, a := range asks {
-		a.hold, a.over, a.slot, a.deferred, a.refused = nil, false, 0, false, nil
+		a.hold, a.missed, a.slot, a.deferred, a.refused = nil, NoHead, 0, false, nil
 		r.release(a.releases)
 		switch {
 		case a.claim == nil:
@@ -159,10 +159,12 @@ func (r *round) readSlots(p *pipeline, queues []string) error {
 	}
 	for _, a := range r.limited {
 		slots := free[a.claim.Queue]
-		if a.over = len(slots) == 0; !a.over {
-			a.slot, free[a.claim.Queue] = slots[0], slots[1:]
-			r.claims = append(r.claims, a)
+		if len(slots) == 0 {
+			a.missed = OverLimit
+			continue
 		}
+		a.slot, free[a.claim.Queue] = slots[0], slots[1:]
+		r.claims = append(r.claims, a)
 	}
 	return readSync(p)
 }

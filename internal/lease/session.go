@@ -52,7 +52,7 @@ type ask struct {
 	releases []release
 
 	hold     *Hold
-	over     bool  // no slot was free
+	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
 	deferred bool  // it was not made yet: the payloads of others were too much beside it
 	holding  bool  // the session has something yet that is to be let go
