@@ -29,9 +29,8 @@ type Borrower struct {
 	mu     sync.Mutex // what is below; held while a lane is borrowed
 	hold   *Hold
 	loan   *Loan
-	marked []*Held // heads of which a lost attempt is to be counted
-	missed Miss    // why the last claim holds nothing, if it does
-	lost   bool    // the connection that was borrowed broke while the handler had it
+	missed Miss // why the last claim holds nothing, if it does
+	lost   bool // the connection that was borrowed broke while the handler had it
 
 	waits context.Context // of who waits for a lane; it ends with the handler, or the session
 	stop  context.CancelFunc
@@ -77,7 +76,7 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	b.missed = a.missed
 	if a.hold != nil {
 		b.mu.Lock()
-		b.hold, b.loan, b.marked, b.lost = a.hold, &Loan{from: b}, nil, false
+		b.hold, b.loan, b.lost = a.hold, &Loan{from: b}, false
 		b.mu.Unlock()
 		b.holds(a.hold)
 	}
@@ -107,9 +106,9 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	switch {
 	case err != errApart: //nolint:errorlint // itself
 	case b.lane.Load() == nil:
-		err = b.by(ctx, b.hold, calls, b.marked, wait)
+		err = b.by(ctx, b.hold, calls, wait)
 	default:
-		err = b.end(ctx, b.hold, calls, b.marked)
+		err = b.end(ctx, b.hold, calls)
 	}
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled(heads)
@@ -122,7 +121,7 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
 		return nil
 	}
-	s := &settlement{head: heads[0], lost: slices.Contains(b.marked, heads[0])}
+	s := &settlement{head: heads[0], lost: heads[0].marked}
 	if calls[0].Relaxes {
 		s.relax, calls = calls[0].Statement, calls[1:]
 	}
@@ -182,7 +181,7 @@ func (b *Borrower) forget() {
 	if b.loan != nil {
 		b.loan.end()
 	}
-	b.hold, b.loan, b.marked = nil, nil, nil
+	b.hold, b.loan = nil, nil
 	b.holds(nil)
 }
 
@@ -210,11 +209,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	defer cancel()
 	b.giveBack()
 	own := &Hold{Held: *head}
-	var lost []*Held
-	if head.marked {
-		lost = append(lost, &own.Held)
-	}
-	err := b.by(ctx, own, calls, lost, waitBriefly)
+	err := b.by(ctx, own, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled([]*Held{head})
 	}
@@ -237,14 +232,13 @@ func (b *Borrower) Charge(_ context.Context, head *Held) error {
 func deadNumber() int64 { return 1 + rand.Int64N(1<<62) }
 
 // Lost is Lane.Lost. The claim has told, by the marks of attempts.
-func (b *Borrower) Lost(context.Context) (lost []*Held, err error) {
-	for h := range b.hold.Heads() {
-		if h.marked {
-			lost = append(lost, h)
-		}
-	}
-	b.marked = lost
-	return lost, nil
+func (b *Borrower) Lost(context.Context) ([]*Held, error) {
+	return lostHeads(b.hold), nil
+}
+
+// lostHeads returns the heads that a session has of which a lost attempt is to be counted.
+func lostHeads(hold *Hold) []*Held {
+	return slices.DeleteFunc(keptHeads(hold), func(h *Held) bool { return !h.marked })
 }
 
 // Mark does nothing: the claim has marked the attempts.

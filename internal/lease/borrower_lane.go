@@ -62,7 +62,7 @@ func taken(
 
 // by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
 // it. If it fails, the groups are held still; but not if the error is errNoRow.
-func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held, wait patience) error {
+func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, wait patience) error {
 	for {
 		lane, err := b.settling(ctx, hold, wait)
 		if err != nil {
@@ -75,7 +75,7 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 			b.giveBack()
 			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
 		}
-		err = b.end(ctx, hold, calls, lost)
+		err = b.end(ctx, hold, calls)
 		if !tooLong(err) || slow {
 			return err
 		}
@@ -84,9 +84,9 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 }
 
 // end makes the calls in the transaction of the lane that is borrowed, lets the groups go, and gives the lane back.
-func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
+func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call) error {
 	lane, heads := b.lane.Load(), keptHeads(hold)
-	lane.marked = append(lane.marked, lost...)
+	lane.marked = append(lane.marked, lostHeads(hold)...)
 	begin := time.Now()
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
