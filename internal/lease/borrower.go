@@ -33,7 +33,6 @@ type Borrower struct {
 	lost   bool // the connection that was borrowed broke while the handler had it
 
 	waits context.Context // of who waits for a lane; it ends with the handler, or the session
-	stop  context.CancelFunc
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.

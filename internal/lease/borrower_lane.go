@@ -180,8 +180,9 @@ func (b *Borrower) holds(hold *Hold) {
 // Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
 // its transaction ends with the session.
 func (b *Borrower) Lend(handler func()) error {
+	waits, stop := context.WithCancel(b.session.lives)
 	b.mu.Lock()
-	b.waits, b.stop = context.WithCancel(b.session.lives)
+	b.waits = waits
 	if lane := b.lane.Load(); lane != nil { // of the job before in the batch
 		lane.lend()
 	}
@@ -191,7 +192,7 @@ func (b *Borrower) Lend(handler func()) error {
 		handler()
 	}
 	uncut()
-	b.stop()
+	stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waits = nil
