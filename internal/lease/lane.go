@@ -225,9 +225,11 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 
 func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	switch {
-	case !l.inTx && len(calls) > 0 && l.Closed():
+	case l.hold == nil && len(calls) > 0 && l.Closed():
 		return nil, false, ErrLost
-	case !l.inTx && len(calls) > 0:
+	case l.hold == nil && len(calls) > 0:
+		l.forget()
+		l.rollback(ctx) // that of a claim that has missed
 		return nil, false, ErrNotHeld
 	case !l.inTx && next == nil:
 		return nil, true, nil
@@ -238,11 +240,11 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
 	}
 	var s sequence
-	if len(calls) > 0 && l.hold != nil {
+	if len(calls) > 0 {
 		s = l.sendRelease(p, calls)
 	}
 	for _, c := range calls {
-		if !c.Behind || s.behind == 0 {
+		if !c.Behind {
 			p.send(c.Statement, c.Args, nil)
 			s.calls++
 		}
