@@ -19,7 +19,8 @@ import (
 
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
-// Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
+// Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
+// closes it.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts statements
@@ -165,7 +166,7 @@ func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() 
 func (l *Lane) Close() error {
 	l.forget()
 	if l.lost.Load() { // cut off already, and somebody may still be waiting for an answer on it
-		l.Kill()
+		l.kill()
 		return nil
 	}
 	return l.conn.Close()
@@ -174,9 +175,9 @@ func (l *Lane) Close() error {
 // Forfeit is for what Step has left held: a Lane has nothing then.
 func (l *Lane) Forfeit(context.Context) {}
 
-// Kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
+// kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
 // attempt of the held job.
-func (l *Lane) Kill() { _ = l.pg().Conn().Close() }
+func (l *Lane) kill() { _ = l.pg().Conn().Close() }
 
 func (l *Lane) forget() {
 	if l.hold != nil {

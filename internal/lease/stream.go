@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -366,19 +365,4 @@ func (f *frames) left() int {
 		return len(f.head) - f.n
 	}
 	return f.rest
-}
-
-// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the
-// worker to read its results. No row: it has ended.
-const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_event = 'ClientWrite', false)
-	FROM pg_catalog.pg_stat_get_activity($1)`
-
-// activity asks for that on the control connection.
-func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
-	if l.control == nil {
-		return false, false, ErrNoControl
-	}
-	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
-	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
-	return active, writing, err
 }
