@@ -28,7 +28,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
 		last = last || s.lane.Spoiled()
 		if err == nil && held == nil && !last {
-			held = s.lane.Keep(ctx)
+			held = s.lane.KeepWrites(ctx)
 		}
 		switch {
 		case errors.Is(held, lease.ErrLost):
@@ -60,7 +60,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		s.failed(a, t, err, cause)
 		probed = s.answered(a.results[before:])
 		if !last {
-			_ = s.lane.Keep(ctx) // if this fails, nothing is held, and so does the step
+			_ = s.lane.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
 	s.succeed(a, done)

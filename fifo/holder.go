@@ -20,7 +20,7 @@ type holder interface {
 	Loan() *lease.Loan
 	Lend(handler func()) error
 	Aside(f func())
-	Keep(ctx context.Context) error
+	KeepWrites(ctx context.Context) error
 	Undo(ctx context.Context) error
 	Used() bool
 	Missed() lease.Miss

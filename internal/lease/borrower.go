@@ -105,9 +105,9 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	switch {
 	case err != errApart: //nolint:errorlint // itself
 	case b.lane.Load() == nil:
-		err = b.by(ctx, b.hold, calls, wait)
+		err = b.settleOnLane(ctx, b.hold, calls, wait)
 	default:
-		err = b.end(ctx, b.hold, calls)
+		err = b.settleBorrowed(ctx, b.hold, calls)
 	}
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled(heads)
@@ -189,7 +189,7 @@ func (b *Borrower) Forfeit(context.Context) {
 	if b.hold == nil {
 		return
 	}
-	b.giveBack()
+	b.returnLane()
 	_ = b.release(keptHeads(b.hold), deadNumber()) // if not, the session is dead, and the attempt is lost as well
 	if b.hold != nil {
 		b.forget()
@@ -206,9 +206,9 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
 	defer cancel()
-	b.giveBack()
+	b.returnLane()
 	own := &Hold{Held: *head}
-	err := b.by(ctx, own, calls, waitBriefly)
+	err := b.settleOnLane(ctx, own, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled([]*Held{head})
 	}
@@ -223,7 +223,7 @@ func (b *Borrower) Charge(_ context.Context, head *Held) error {
 	if head.token == 0 {
 		return ErrNotHeld
 	}
-	b.giveBack()
+	b.returnLane()
 	return b.release([]*Held{head}, deadNumber())
 }
 

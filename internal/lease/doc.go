@@ -48,7 +48,7 @@
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.
-//   - Settling depends on nothing that the handler has left behind (settling.go). It first puts back who the session
+//   - Settling depends on nothing that the handler has left behind (restore.go). It first puts back who the session
 //     is (authorization and role), the encoding, the search path, the timeouts for statements and locks and
 //     session_replication_role, and fails if the transaction is not the one that claimed: a handler that ends it by
 //     hand cannot make an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor

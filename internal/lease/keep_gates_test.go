@@ -56,7 +56,7 @@ func TestTakeBehindAClaim(t *testing.T) {
 	tx := s.begin()
 	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
-	l, err := s.dialer(Bounds{}).lend(t.Context())
+	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	taken := make(chan error, 1)

@@ -198,7 +198,7 @@ func TestReplacedInItsPlace(t *testing.T) {
 		}
 		if ask {
 			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
-			require.NoError(t, b.Keep(t.Context()))
+			require.NoError(t, b.KeepWrites(t.Context()))
 		}
 		var jobs, places array
 		jobs.int(ids[1])

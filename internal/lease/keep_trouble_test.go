@@ -182,7 +182,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
 	s := newStage(t)
-	l, err := s.dialer(Bounds{}).lend(t.Context())
+	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	p := l.pipeline(t.Context())

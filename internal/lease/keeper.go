@@ -77,7 +77,7 @@ func (k *Keeper) open(ctx context.Context) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
 		defer cancel()
-		s, err = k.Dialer.keep(ctx, k.Lost)
+		s, err = k.Dialer.openSession(ctx, k.Lost)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -270,7 +270,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		return err
 	})
 	// Not if the transaction has ended, and another is open: a call found nothing.
-	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
+	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
@@ -294,7 +294,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 // one that has not failed is a new claim beside a settling that did, and is given back as every other. If a handler has
 // ended the lane's transaction, what it has set stays, so the session is given up.
 func (l *Lane) rollback(ctx context.Context) {
-	if l.loan != nil && l.loan.taken() {
+	if l.loan != nil && l.loan.used() {
 		l.stream.spoiled.Store(true)
 	}
 	if !l.Closed() && l.pg().TxStatus() != 'I' {

@@ -75,7 +75,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	heads := r.sendClaims(p)
+	list := r.sendClaims(p)
 	p.send(stmtCommit, nil, nil)
 	if err := p.Sync(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := r.readClaims(p, heads); err != nil {
+	if err := r.readClaims(p, list); err != nil {
 		return err
 	}
 	if _, err := readTag(p); err != nil { // COMMIT
@@ -119,14 +119,14 @@ func (r *round) sendFirst(p *pipeline) (queues []string) {
 		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
 		p.send(stmtKeepSlotsFree, args, claimFormats)
 	}
-	wanted := make(map[string]int64)
+	asked := make(map[string]int64)
 	for _, a := range r.limited {
-		if wanted[a.claim.Queue]++; wanted[a.claim.Queue] == 1 {
+		if asked[a.claim.Queue]++; asked[a.claim.Queue] == 1 {
 			queues = append(queues, a.claim.Queue)
 		}
 	}
 	for _, q := range queues {
-		args := [][]byte{[]byte(q), appendInt(wanted[q]), appendInt(r.number)}
+		args := [][]byte{[]byte(q), appendInt(asked[q]), appendInt(r.number)}
 		p.send(stmtKeepSlots, args, claimFormats)
 	}
 	return queues
@@ -247,7 +247,7 @@ func (r *round) readClaims(p *pipeline, list []wanted) error {
 	}
 	for a, held := range heads {
 		if slices.ContainsFunc(held, Held.unclaimed) {
-			r.giveUp(a, held)
+			r.refuseClaim(a, held)
 			continue
 		}
 		if a.deferred = !slices.ContainsFunc(held, Held.sent); a.deferred {
@@ -261,8 +261,8 @@ func (r *round) readClaims(p *pipeline, list []wanted) error {
 	return nil
 }
 
-// giveUp gives the groups of a claim back of which the server has left one as it was.
-func (r *round) giveUp(a *ask, heads []Held) {
+// refuseClaim gives the groups of a claim back of which the server has left one as it was.
+func (r *round) refuseClaim(a *ask, heads []Held) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range heads {
 		if h.token != 0 {

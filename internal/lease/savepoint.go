@@ -127,7 +127,7 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (s sequence) {
 		p.send(stmt, nil, nil)
 		*n++
 	}
-	if l.loan.taken() {
+	if l.loan.used() {
 		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
@@ -189,9 +189,9 @@ func (s *sequence) read(p *pipeline) (settled bool, err error) {
 	return true, nil
 }
 
-// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether
-// it could.
-func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
+// returnBatch ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports
+// whether it could.
+func (l *Lane) returnBatch(ctx context.Context, marked []*Held) bool {
 	p := l.pipeline(ctx)
 	p.SendQueryParams(undoBatch, nil, nil, nil, nil)
 	n := 2

@@ -73,8 +73,8 @@ const (
 var keepTexts = texts.Prepared(
 	stmtKeepLock, stmtKeepClaim, stmtKeepBehind, stmtKeepFree, stmtKeepSlots, stmtKeepSlotsFree)
 
-// keep opens a session that is to hold groups. The caller starts run.
-func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
+// openSession opens a session that is to hold groups. The caller starts run.
+func (d *Dialer) openSession(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -144,7 +144,7 @@ func (s *stream) say(b []byte) {
 	for len(b) > 0 {
 		n, kind := s.out.step(b)
 		if kind == 'Q' || kind == 'P' {
-			s.look(b[:n], kind)
+			s.inspect(b[:n], kind)
 		}
 		b = b[n:]
 		switch kind {
@@ -260,7 +260,7 @@ func (s *stream) readAhead() (owed bool) {
 	buf := make([]byte, 32<<10)
 	for owed = true; owed && len(s.kept) < lookAhead; {
 		n, err := s.Conn.Read(buf)
-		s.keep(buf[:n])
+		s.buffer(buf[:n])
 		s.mu.Lock()
 		owed = s.owed > 0
 		s.mu.Unlock()
@@ -271,8 +271,8 @@ func (s *stream) readAhead() (owed bool) {
 	return owed
 }
 
-// keep has what was read beside an answer to a heartbeat wait for the next call of Read.
-func (s *stream) keep(b []byte) {
+// buffer has what was read beside an answer to a heartbeat wait for the next call of Read.
+func (s *stream) buffer(b []byte) {
 	s.mu.Lock()
 	s.hear(b)
 	s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *stream) ping() error {
 		b := buf[:n]
 		for s.in.n > 0 && len(b) > 0 { // pgx has read the beginning of a message
 			k := min(s.in.left(), len(b))
-			s.keep(b[:k])
+			s.buffer(b[:k])
 			b = b[k:]
 		}
 		answer = append(answer, b...)
@@ -314,13 +314,13 @@ func (s *stream) ping() error {
 			switch msg[0] {
 			case 'I':
 			case 'Z':
-				s.keep(answer)
+				s.buffer(answer)
 				return refused
 			case 'E':
 				refused = errRefused
-				s.keep(msg)
+				s.buffer(msg)
 			default:
-				s.keep(msg)
+				s.buffer(msg)
 			}
 		}
 		if err != nil {

@@ -22,9 +22,9 @@ type wire struct {
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 }
 
-// behind returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
+// chain returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
 // back is refused if its handler has returned meanwhile.
-func (w *wire) behind(user pgx.QueryTracer) pgx.QueryTracer {
+func (w *wire) chain(user pgx.QueryTracer) pgx.QueryTracer {
 	if user == nil {
 		return w
 	}
@@ -64,8 +64,8 @@ func (w *wire) done(err error) {
 	w.leave()
 }
 
-// lend lets heartbeats use the connection, and with handler a handler, too.
-func (w *wire) lend(handler bool) {
+// open lets heartbeats use the connection, and with handler a handler, too.
+func (w *wire) open(handler bool) {
 	w.mu.Lock()
 	w.lent, w.idle, w.first = handler, !handler, nil
 	w.lends++
