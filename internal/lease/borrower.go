@@ -17,7 +17,9 @@ import (
 // handler asks for the job's transaction, and to settle the job. That lane takes the group's row and the job's, and is
 // then what a lane is that has claimed them.
 //
-// Its methods are those of a Lane, and do what they do there.
+// Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
+// claim has marked the attempts; Used is always true; Closed and Close are of the Borrower, and end no connection; and
+// Spoiled, Running, Beat and Aside are of the lane that is borrowed, if one is.
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one

@@ -42,8 +42,8 @@ type Lane struct {
 	inTx   bool    // a transaction is open as far as the lane knows
 	hold   *Hold   // what it holds, if anything
 	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
-	used   bool    // a handler has taken it since the claim
-	batch  bool    // and then the savepoint of a batch was made
+	used   bool    // a handler has taken the transaction since the claim
+	batch  bool    // the savepoint of a batch was made: a handler of several jobs has taken the transaction
 	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
 	missed Miss    // why the last claim holds nothing, if it does
 	silent time.Duration

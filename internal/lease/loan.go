@@ -75,8 +75,8 @@ func (l *Loan) Ended() bool {
 	return l.ended
 }
 
-// spilled returns an error if something of what the handler has rolled back is not undone. What was begun on bun's
-// transactions is not ended if its context ended before: whether it was to be rolled back is not known.
+// spilled returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun on
+// bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

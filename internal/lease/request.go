@@ -27,8 +27,8 @@ type Request struct {
 
 // Seen is what a claim learns of a group beside its jobs.
 type Seen struct {
-	XID    int64 // the claim's transaction,
-	Oldest int64 // and the oldest one in progress then
+	XID    int64 // the claim's transaction
+	Oldest int64 // the oldest transaction that was in progress when the claim looked
 	Ahead  int   // jobs behind the head, as far as they were counted; a hint
 	Dialed int64 // lanes of this process so far
 	Alone  bool  // the head is to be claimed by itself, and other groups were claimed with it

@@ -12,10 +12,10 @@ import (
 // A round is one transaction of the session.
 type round struct {
 	*session
-	groups  []release // to be let go
-	slots   []release // the same
+	groups  []release // groups to be let go
+	slots   []release // slots to be let go
 	limited []*ask    // claims that need a slot
-	claims  []*ask    // the others, and those that have got one
+	claims  []*ask    // claims that need no slot, and those that have got one
 	batches bool      // some claims are of several jobs of a group
 
 	retry      bool      // it asks again for what the session has not let go

@@ -28,18 +28,18 @@ type stream struct {
 	mu      sync.Mutex
 	free    sync.Cond
 	beating bool   // a heartbeat has what follows to itself
-	out, in frames // what pgx sends, and the server
+	out, in frames // what pgx sends, and what the server sends
 	series  bool   // messages have been sent whose Sync has not
 	owed    int    // ReadyForQuery messages that are still to be read
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read
 	readBy  time.Time
 	writeBy time.Time
-	alive   time.Time // when the server certainly was not waiting for the worker, at last
+	alive   time.Time // the latest moment at which the server was surely not waiting for the worker
 	taken   int       // bytes read since then
 
 	spoiled     atomic.Bool // a statement changed the session for longer than its transaction
-	deallocated atomic.Bool // or took prepared statements away
+	deallocated atomic.Bool // a statement took prepared statements away
 	late        atomic.Bool // a cancel request may be on its way
 }
 
@@ -187,7 +187,7 @@ func (s *stream) live() { s.alive, s.taken = time.Now(), 0 }
 
 // A standing is what a heartbeat found.
 type standing struct {
-	alive  time.Time // when the server certainly was not waiting for the worker, at last
+	alive  time.Time // the latest moment at which the server was surely not waiting for the worker
 	unsure bool      // it is not known whether it is now
 	moved  bool      // much has come from it since
 }

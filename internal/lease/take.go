@@ -155,8 +155,8 @@ func endCall(heads []*Held, settled []int64) Call {
 	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs.bytes()}}
 }
 
-// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several
-// look themselves.
+// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. A call that settles
+// several jobs checks its own row count.
 func settledBy(heads []*Held, calls []Call) []int64 {
 	settled := make([]int64, len(heads))
 	if len(heads) == 1 {

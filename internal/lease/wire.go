@@ -16,8 +16,8 @@ type wire struct {
 
 	mu    sync.Mutex
 	lent  bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
-	idle  bool // or what stands beside: nobody uses it but heartbeats
-	lends int  // how often it was lent, or left idle
+	idle  bool // nobody uses the connection but heartbeats
+	lends int  // how often the connection was lent, or left idle
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 }
