@@ -89,7 +89,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)
-		claim[0].outcome.Behind = s.lane.Behind()
+		claim[0].outcome.Behind = s.lane.Missed() == lease.NextLocked
 		return a
 	}
 	if claim[0].turn.HasSlot() {
@@ -155,7 +155,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 
 // overLimit says so if that is why nothing was claimed.
 func (s *seat) overLimit(claim []place) {
-	if !s.lane.OverLimit() {
+	if s.lane.Missed() != lease.OverLimit {
 		return
 	}
 	s.crew.turns.Over(claim[0].turn.Queue)

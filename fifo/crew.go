@@ -63,7 +63,7 @@ func newCrew(w *Worker, set settings) *crew {
 	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{
-			Dialer: c.dialer, Complete: succeedUsedStmt, Relax: relaxStmt, Lost: c.lostSession,
+			Dialer: c.dialer, Lost: c.lostSession,
 			Lanes:       lease.NewLanes(c.dialer, w.concurrency()),
 			Completions: lease.NewLanes(c.dialer, 1), Others: lease.NewLanes(c.dialer, 1),
 		}

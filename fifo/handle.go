@@ -28,7 +28,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
 		last = last || s.lane.Spoiled()
 		if err == nil && notHeld == nil && !last {
-			notHeld = s.lane.Keep(ctx)
+			notHeld = s.lane.KeepWrites(ctx)
 		}
 		switch {
 		case errors.Is(notHeld, lease.ErrLost):
@@ -60,7 +60,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		s.failed(a, t, err, cause)
 		probed = s.answered(a.results[before:])
 		if !last {
-			_ = s.lane.Keep(ctx) // if this fails, nothing is held, and so does the step
+			_ = s.lane.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
 	s.succeed(a, done)
@@ -230,7 +230,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 		a.calls = append(batchCalls(failedBatchStmt, charged, others), a.calls...)
 	}
 	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
-		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0})
+		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0, Relaxes: true})
 	}
 	if len(heads) == 1 {
 		statement := succeedStmt
@@ -238,7 +238,7 @@ func (s *seat) succeed(a *attempt, done []task) {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(heads[0].job), heads[0].held.Place.Append(nil))
-		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args, Job: heads[0].job.ID})
+		a.calls = append(a.calls, lease.Call{Statement: statement, Args: args, Job: heads[0].job.ID, Completes: true})
 		heads = nil
 	}
 	a.calls = append(a.calls, batchCalls(succeedBatchStmt, heads, behind)...)

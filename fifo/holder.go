@@ -20,11 +20,10 @@ type holder interface {
 	Loan() *lease.Loan
 	Lend(handler func()) error
 	Aside(f func())
-	Keep(ctx context.Context) error
+	KeepWrites(ctx context.Context) error
 	Undo(ctx context.Context) error
 	Used() bool
-	OverLimit() bool
-	Behind() bool
+	Missed() lease.Miss
 
 	Running() time.Duration
 	Beat(ctx context.Context) error

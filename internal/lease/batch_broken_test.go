@@ -18,7 +18,7 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	require.Len(t, h.Rest, 2)
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
-	require.NoError(t, l.Keep(t.Context()))
+	require.NoError(t, l.KeepWrites(t.Context()))
 	s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", ids[1]) // it is not locked
 	failed := &Hold{Held: h.Rest[0]}
 	_, settled, err := l.Step(t.Context(), append(retryIn(failed, 0), succeed(h)...), &Request{Key: group("b")})
@@ -114,14 +114,14 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 		l := s.lane()
 		h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
-		require.NoError(t, l.Keep(t.Context()))
+		require.NoError(t, l.KeepWrites(t.Context()))
 		require.NoError(t, l.Lend(func() {
 			tx, err := l.Loan().PgxTx(t.Context())
 			require.NoError(t, err)
 			s.do(tx, takeUnseen)
 		}))
 		require.NoError(t, l.Undo(t.Context()))
-		require.ErrorIs(t, l.Keep(t.Context()), ErrNotHeld, "all is undone")
+		require.ErrorIs(t, l.KeepWrites(t.Context()), ErrNotHeld, "all is undone")
 		_, settled, err := l.Step(t.Context(), succeed(h), next)
 		s.end(l)
 		left := pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs WHERE group_id = 'a' ORDER BY id")

@@ -17,7 +17,9 @@ import (
 // handler asks for the job's transaction, and to settle the job. That lane takes the group's row and the job's, and is
 // then what a lane is that has claimed them.
 //
-// Its methods are those of a Lane, and do what they do there.
+// Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
+// claim has marked the attempts; Used is always true; Closed and Close are of the Borrower, and end no connection; and
+// Spoiled, Running, Beat and Aside are of the lane that is borrowed, if one is.
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one
@@ -29,12 +31,10 @@ type Borrower struct {
 	mu     sync.Mutex // what is below; held while a lane is borrowed
 	hold   *Hold
 	loan   *Loan
-	marked []*Held // heads of which a lost attempt is to be counted
-	over   bool    // the last claim was missed for want of a slot
-	lost   bool    // the connection that was borrowed broke while the handler had it
+	missed Miss // why the last claim holds nothing, if it does
+	lost   bool // the connection that was borrowed broke while the handler had it
 
 	waits context.Context // of who waits for a lane; it ends with the handler, or the session
-	stop  context.CancelFunc
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.
@@ -74,10 +74,10 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	if err := b.session.do(a); err != nil {
 		return nil, err
 	}
-	b.over = a.over
+	b.missed = a.missed
 	if a.hold != nil {
 		b.mu.Lock()
-		b.hold, b.loan, b.marked, b.lost = a.hold, &Loan{from: b}, nil, false
+		b.hold, b.loan, b.lost = a.hold, &Loan{from: b}, false
 		b.mu.Unlock()
 		b.holds(a.hold)
 	}
@@ -107,9 +107,9 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	switch {
 	case err != errApart: //nolint:errorlint // itself
 	case b.lane.Load() == nil:
-		err = b.by(ctx, b.hold, calls, b.marked, wait)
+		err = b.settleOnLane(ctx, b.hold, calls, wait)
 	default:
-		err = b.end(ctx, b.hold, calls, b.marked)
+		err = b.settleBorrowed(ctx, b.hold, calls)
 	}
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled(heads)
@@ -122,14 +122,14 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
 		return nil
 	}
-	s := &settlement{head: heads[0], lost: slices.Contains(b.marked, heads[0])}
-	if s.relaxed = calls[0].Statement == b.keeper.Relax; s.relaxed {
-		calls = calls[1:]
+	s := &settlement{head: heads[0], lost: heads[0].marked}
+	if calls[0].Relaxes {
+		s.relax, calls = calls[0].Statement, calls[1:]
 	}
 	switch {
 	case len(calls) > 1 && len(b.hold.Rest) > 0:
 		return nil
-	case len(calls) > 1 || s.lost || calls[0].Statement != b.keeper.Complete:
+	case len(calls) > 1 || s.lost || !calls[0].Completes:
 		s.calls = calls
 	}
 	return s
@@ -182,7 +182,7 @@ func (b *Borrower) forget() {
 	if b.loan != nil {
 		b.loan.end()
 	}
-	b.hold, b.loan, b.marked = nil, nil, nil
+	b.hold, b.loan = nil, nil
 	b.holds(nil)
 }
 
@@ -191,7 +191,7 @@ func (b *Borrower) Forfeit(context.Context) {
 	if b.hold == nil {
 		return
 	}
-	b.giveBack()
+	b.returnLane()
 	_ = b.release(keptHeads(b.hold), deadNumber()) // if not, the session is dead, and the attempt is lost as well
 	if b.hold != nil {
 		b.forget()
@@ -208,13 +208,9 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
 	defer cancel()
-	b.giveBack()
+	b.returnLane()
 	own := &Hold{Held: *head}
-	var lost []*Held
-	if head.marked {
-		lost = append(lost, &own.Held)
-	}
-	err := b.by(ctx, own, calls, lost, waitBriefly)
+	err := b.settleOnLane(ctx, own, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled([]*Held{head})
 	}
@@ -229,7 +225,7 @@ func (b *Borrower) Charge(_ context.Context, head *Held) error {
 	if head.token == 0 {
 		return ErrNotHeld
 	}
-	b.giveBack()
+	b.returnLane()
 	return b.release([]*Held{head}, deadNumber())
 }
 
@@ -237,14 +233,13 @@ func (b *Borrower) Charge(_ context.Context, head *Held) error {
 func deadNumber() int64 { return 1 + rand.Int64N(1<<62) }
 
 // Lost is Lane.Lost. The claim has told, by the marks of attempts.
-func (b *Borrower) Lost(context.Context) (lost []*Held, err error) {
-	for h := range b.hold.Heads() {
-		if h.marked {
-			lost = append(lost, h)
-		}
-	}
-	b.marked = lost
-	return lost, nil
+func (b *Borrower) Lost(context.Context) ([]*Held, error) {
+	return lostHeads(b.hold), nil
+}
+
+// lostHeads returns the heads that a session has of which a lost attempt is to be counted.
+func lostHeads(hold *Hold) []*Held {
+	return slices.DeleteFunc(keptHeads(hold), func(h *Held) bool { return !h.marked })
 }
 
 // Mark does nothing: the claim has marked the attempts.
@@ -294,11 +289,8 @@ func (b *Borrower) Abandon() {
 	b.closed.Store(true)
 }
 
-// Behind reports false: a session has a group alone.
-func (b *Borrower) Behind() bool { return false }
-
-// OverLimit is Lane.OverLimit.
-func (b *Borrower) OverLimit() bool { return b.over }
+// Missed is Lane.Missed. It is never NextLocked: a session has a group alone.
+func (b *Borrower) Missed() Miss { return b.missed }
 
 // Running returns for how long heartbeats are needed: while a lane is borrowed. The session has its own.
 func (b *Borrower) Running() time.Duration {

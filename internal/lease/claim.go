@@ -38,7 +38,10 @@ func (l *Lane) sendClaim(p *pipeline, next *Request) {
 
 // readClaim reads the answers to sendClaim.
 func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
-	l.overLimit, l.behind = next.Slot, false // until a row says that there is a slot
+	l.missed = NoHead
+	if next.Slot {
+		l.missed = OverLimit // until a row says that there is a slot
+	}
 	if next.Shared {
 		return l.readShared(p, next)
 	}
@@ -56,7 +59,7 @@ func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
 	err := eachRow(p, func(r *rowReader) {
 		if next.Slot {
 			r.uint32() // the group's number
-			l.overLimit = false
+			l.missed = NoHead
 		}
 		groupXID, locked = r.optional()
 	})
@@ -95,10 +98,10 @@ func readJobs(p *pipeline, next *Request, groupXID uint32) (hold *Hold, err erro
 // batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
 func (hold *Hold) batch(rest []Held) {
 	hold.More = len(rest) > 0
-	if hold.alone() || hold.lastXID != 0 || hold.marked {
+	if hold.runsAlone() || hold.lastXID != 0 || hold.marked {
 		return
 	}
-	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.alone() || h.marked })
+	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.runsAlone() || h.marked })
 	if n < 0 {
 		n = len(rest)
 	}
@@ -114,7 +117,7 @@ func (l *Lane) readMany(p *pipeline, next *Request) (*Hold, error) {
 	groupXIDs := make([]uint32, len(asked))
 	locked := 0
 	err := eachNth(p, len(asked), func(r *rowReader, n int) {
-		l.overLimit = false
+		l.missed = NoHead
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++
@@ -140,7 +143,7 @@ func (l *Lane) readMany(p *pipeline, next *Request) (*Hold, error) {
 // that is to run alone, or whose payload is too much beside the others', has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
 	for i := range heads {
-		heads[i].Seen.Alone = len(heads) > 1 && (heads[i].alone() || heads[i].Payload == nil)
+		heads[i].Seen.Alone = len(heads) > 1 && (heads[i].runsAlone() || heads[i].Payload == nil)
 	}
 	if !slices.ContainsFunc(heads, func(h Held) bool { return !h.Seen.Alone }) { // the first goes now
 		heads[0].Seen.Alone = false

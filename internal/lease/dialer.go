@@ -71,7 +71,7 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 		return nil, err
 	}
 	l := &Lane{wire: new(wire), pooled: to != d.direct()}
-	cfg.Tracer = l.wire.behind(cfg.Tracer)
+	cfg.Tracer = l.wire.chain(cfg.Tracer)
 	conn, err := stdlib.GetConnector(*cfg).Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts) }
 
-// lend opens a lane that a Borrower borrows. It claims nothing.
-func (d *Dialer) lend(ctx context.Context) (*Lane, error) {
+// dialBorrowed opens a lane that a Borrower borrows. It claims nothing.
+func (d *Dialer) dialBorrowed(ctx context.Context) (*Lane, error) {
 	return d.dial(ctx, d.Pool, borrowTexts, boundSQL)
 }
 
@@ -114,7 +114,7 @@ var (
 		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark, stmtCharge,
 	))
 	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = texts.Prepared(stmtTake, stmtTakeJobs, stmtSame, stmtEnd, stmtDone, stmtUnmark)
+	borrowTexts = texts.Prepared(stmtKeepTake, stmtKeepTakeJobs, stmtKeepSame, stmtKeepEnd, stmtKeepDone, stmtUnmark)
 )
 
 // slotted adds the looks of claims that have a slot.

@@ -1,6 +1,23 @@
-// Package lease is one connection of a worker, and how it holds message groups: it locks a group, looks at its head,
-// lends the transaction to the handler, keeps it alive, settles the job and lets the group go. Which group is next it
-// does not know (package schedule), nor what a job means (package fifo).
+// Package lease is how a worker holds message groups. It locks a group, looks at its head, lends the transaction to the
+// handler, keeps it alive, settles the job and lets the group go. Which group is next it does not know (package
+// schedule), nor what a job means (package fifo).
+//
+// There are two leases. A Lane is one connection, and its open transaction is the lease. A Keeper has one session that
+// is the lease of all groups of a process, and a Borrower works one of them at a time.
+//
+// Where what is:
+//
+//   - What is asked for and held: request.go, hold.go.
+//   - A Lane, and its step: lane.go, claim.go, slot.go, shared.go; what goes over its connection: pipeline.go,
+//     statements.go, sql.go, array.go, and the files in sql.
+//   - The transaction as a handler has it: loan.go, savepoint.go, nested_pgx.go, nested_bun.go, fence.go; what a
+//     handler does to the session: spoil.go, restore.go, failed.go.
+//   - What is known of a death: mark.go, record.go.
+//   - The lease of a session: keeper.go, session.go, round.go; who works its groups: borrower.go, borrower_lane.go,
+//     take.go, lanes.go, settlement.go, slow.go.
+//   - Connections: dialer.go, connection.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go, hearing.go,
+//     the socket files. A wire sees each statement that is made with pgx (wire.go), a stream each message of the
+//     protocol (stream.go); canceller.go ends a statement.
 //
 // # The transaction is the lease
 //
@@ -10,14 +27,17 @@
 // written to say "running", so there is nothing to repair after a crash, and no visibility timeout to choose: a job
 // is invisible for exactly as long as its transaction is open.
 //
-//	                 Request                        Hold                          Calls, Request
-//	      schedule ------------>  lane  ------------------------>  handler  ---------------------->  lane  ...
-//	                               |                                  |                               |
-//	                 one pipeline: |                    savepoint,    |                 one pipeline: |
-//	                 lock.sql      | group's row        the handler's |                 settle        | DELETE job
-//	                 claim.sql     | head's row         statements    |                 COMMIT AND    | free, and
-//	                               |                                  |                 CHAIN, claim  | the next held
-//	PostgreSQL  ...idle............[== two row locks, one transaction ================================][====...
+//	             Request                       Hold                            Calls, the next Request
+//	  a seat  ------------>  lane  ---------------------->  a seat: handler  ---------------------->  lane  ...
+//	                          |                                |                                       |
+//	            one pipeline: |                   savepoint,   |                         one pipeline: |
+//	            lock.sql      | group's row       the handler's|                         settle        | DELETE job
+//	            claim.sql     | head's row        statements   |                         COMMIT AND    | free, and
+//	                          |                                |                         CHAIN, claim  | the next held
+//	PostgreSQL  ...idle.......[== two row locks, one transaction =====================================][=====...
+//
+// The seat is package fifo's: its loop takes a Turn from package schedule, steps with the Turn's Request, and calls the
+// handler.
 //
 // Whatever else can be known of a running job is read off that transaction:
 //
@@ -42,13 +62,14 @@
 //     is not ready holds its group.
 //   - A claim that misses ends its transaction with the next statement, and with COMMIT, so that it leaves no
 //     evidence of a crash. A transaction that runs one job holds two row locks.
-//   - Locks are FOR NO KEY UPDATE, and nothing but its holder, Collect and what frees the groups of a dead session
-//     touches a group's row: not producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no
-//     claim, but hides the evidence of a crash.
+//   - Locks are FOR NO KEY UPDATE, and nothing touches a group's row but its holder, Collect, what frees the groups of
+//     a dead session, and an operator's verb that takes a group from a session (take_from_session of the schema): not
+//     producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the
+//     evidence of a crash.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.
-//   - Settling depends on nothing that the handler has left behind (settling.go). It first puts back who the session
+//   - Settling depends on nothing that the handler has left behind (restore.go). It first puts back who the session
 //     is (authorization and role), the encoding, the search path, the timeouts for statements and locks and
 //     session_replication_role, and fails if the transaction is not the one that claimed: a handler that ends it by
 //     hand cannot make an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor
@@ -107,7 +128,8 @@
 //
 // Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made
-// again without it: no group stays locked that is not worked. Their payloads are not bounded together.
+// again without it: no group stays locked that is not worked. Their payloads have
+// 16 MiB together as well: a head whose payload is beyond that is claimed by itself.
 //
 // # Limits
 //
@@ -149,14 +171,14 @@
 // A transaction for each job is the right lease for short ones. A queue of long ones may have another (Settings of
 // package fifo), by which a job runs without a transaction and without a connection: keeper.go.
 //
-//	                 Request                        Hold                          Calls
-//	   schedule ------------> Borrower ---------------------------> handler --------------------> Borrower ...
-//	                             |                                     |                             |
-//	              one round for  |                        if it asks   |             together with   |
-//	              all who ask:   |                        for job.Tx,  |             others, or on   |
-//	              keep_lock.sql  | group's row            a lane:      | both rows   a lane:         | DELETE job
-//	              keep_claim.sql | session, token         keep_take.sql| locked      keep_done.sql   | session = NULL
-//	PostgreSQL  ..............[commit]......the group's row names the session, nothing is locked.....[commit]......
+//	             Request                       Hold                           Calls
+//	  a seat  ------------> Borrower ----------------------> a seat: handler -------------------> Borrower ...
+//	                           |                               |                                     |
+//	            one round for  |                  if it asks   |                  together with      |
+//	            all who ask:   |                  for job.Tx,  |                  others, or on      |
+//	            keep_lock.sql  | group's row      a lane:      | both rows        a lane:            | DELETE job
+//	            keep_claim.sql | session, token   keep_take.sql| locked           keep_done.sql      | session = NULL
+//	PostgreSQL  ............[commit]....the group's row names the session, nothing is locked.....[commit]....
 //
 // A worker process has one session that holds its groups, which has an advisory lock on a number that is drawn anew for
 // each session. A group's row bears that number for as long as one of its jobs runs. So whether the group is somebody's

@@ -34,7 +34,7 @@ func TestLostIsToldOnce(t *testing.T) {
 		"terminated while idle": func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
 		"connection cut": func(s *stage, l *Lane, _ *Hold) {
 			pid := l.pg().PID()
-			l.Kill()
+			l.kill()
 			s.gone(pid)
 		},
 		"after writes": func(s *stage, l *Lane, h *Hold) {

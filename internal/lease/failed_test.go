@@ -91,7 +91,7 @@ func TestNotRolledBackByAnother(t *testing.T) {
 		_, _ = s.pgxTx(h).Exec(t.Context(), "SELECT FROM nowhere")
 	}), errNotRolledBack)
 	require.NoError(t, h.loan.lane.Undo(t.Context()))
-	require.NoError(t, h.loan.lane.Keep(t.Context()))
+	require.NoError(t, h.loan.lane.KeepWrites(t.Context()))
 	err := h.loan.lane.Lend(func() {
 		tx, err := h.loan.lane.Loan().PgxTx(t.Context())
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
@@ -96,6 +97,25 @@ func (l *Lane) beat(ctx context.Context, lease int) (standing, error) {
 	return now, nil
 }
 
+// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the
+// worker to read its results. No row: it has ended.
+const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_event = 'ClientWrite', false)
+	FROM pg_catalog.pg_stat_get_activity($1)`
+
+// activity asks for that on the Control pool.
+func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
+	if l.control == nil {
+		return false, false, ErrNoControl
+	}
+	return activity(ctx, l.control, l.pid)
+}
+
+func activity(ctx context.Context, control *pgxpool.Pool, pid uint32) (active, writing bool, err error) {
+	process := int32(pid) //nolint:gosec // as PostgreSQL has it
+	err = control.QueryRow(ctx, activitySQL, process).Scan(&active, &writing)
+	return active, writing, err
+}
+
 // lose gives the connection up, if the same handler has it yet.
 func (l *Lane) lose(lease int, why error) error {
 	l.wire.beats.Lock()
@@ -113,6 +133,6 @@ func (l *Lane) Abandon() { _ = l.cut(nil) }
 // cut gives the connection up.
 func (l *Lane) cut(why error) error {
 	l.lost.Store(true)
-	l.Kill()
+	l.kill()
 	return errors.Join(ErrLost, why)
 }

@@ -161,7 +161,7 @@ func TestKillFromAnotherGoroutine(t *testing.T) {
 	err := l.Lend(func() {
 		done := make(chan struct{})
 		go func() {
-			l.Kill()
+			l.kill()
 			close(done)
 		}()
 		<-done

@@ -76,9 +76,9 @@ func (h *Held) Token() int64 { return h.token }
 // Ready reports whether the job may run now.
 func (h *Held) Ready() bool { return h.DueIn <= 0 && !h.Paused }
 
-// alone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or has
-// waited for its time.
-func (h *Held) alone() bool {
+// runsAlone reports whether the job is to run by itself: it has failed before, or may be tried only once, or waits or
+// has waited for its time.
+func (h *Held) runsAlone() bool {
 	return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready()
 }
 

@@ -56,7 +56,7 @@ func TestTakeBehindAClaim(t *testing.T) {
 	tx := s.begin()
 	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
-	l, err := s.dialer(Bounds{}).lend(t.Context())
+	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	taken := make(chan error, 1)
@@ -111,7 +111,7 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 	operator.Do("SELECT FROM pgfifo.queue_groups FOR UPDATE")
 	b, hold := s.borrowFor(k, &Request{Key: group("a"), Slot: true})
 	require.Nil(t, hold)
-	require.False(t, b.OverLimit())
+	require.NotEqual(t, OverLimit, b.Missed())
 	s.Until(func() bool {
 		return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL") == 0
 	})

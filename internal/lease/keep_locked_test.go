@@ -15,7 +15,7 @@ func TestLockedReleaseRests(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.limit(1)
-	k, err := s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}).keep(t.Context(), func(error) {})
+	k, err := s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}).openSession(t.Context(), func(error) {})
 	require.NoError(t, err)
 	defer k.close()
 	answer := func(a *ask) *ask {
@@ -56,7 +56,7 @@ func TestRefusedReleaseRests(t *testing.T) {
 	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	s.Enqueue(1, "bad")
 	s.Exec("INSERT INTO refused VALUES ('bad')")
-	k, err := s.dialer(Bounds{}).keep(t.Context(), func(error) {})
+	k, err := s.dialer(Bounds{}).openSession(t.Context(), func(error) {})
 	require.NoError(t, err)
 	defer k.close()
 	claim := &ask{claim: &Request{Key: group("bad")}, done: make(chan struct{})}

@@ -20,7 +20,7 @@ func (s *stage) keeperOf(d *Dialer) *Keeper {
 	s.Helper()
 	k := &Keeper{
 		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Others: NewLanes(d, 1),
-		Complete: "succeed", Lost: func(error) {},
+		Lost: func(error) {},
 	}
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(func() { k.Close(time.Second) })
@@ -198,7 +198,7 @@ func TestReplacedInItsPlace(t *testing.T) {
 		}
 		if ask {
 			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
-			require.NoError(t, b.Keep(t.Context()))
+			require.NoError(t, b.KeepWrites(t.Context()))
 		}
 		var jobs, places array
 		jobs.int(ids[1])
@@ -283,7 +283,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 	s.limit(1)
 	claim := func(k *Keeper, id string) (*Borrower, *Hold) {
 		b, hold := s.borrowFor(k, &Request{Key: group(id), Slot: true})
-		require.Equal(t, hold == nil, b.OverLimit())
+		require.Equal(t, hold == nil, b.Missed() == OverLimit)
 		return b, hold
 	}
 	first, second := s.keeper(), s.keeper()
@@ -296,7 +296,7 @@ func TestSessionsSlotIsTaken(t *testing.T) {
 		}
 		l := s.lane()
 		require.Nil(t, s.slot(l, nil, "b"))
-		require.True(t, l.OverLimit())
+		require.Equal(t, OverLimit, l.Missed())
 	}
 	full()
 	s.step(b, succeed(hold), nil)

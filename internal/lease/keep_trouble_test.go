@@ -182,7 +182,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
 	s := newStage(t)
-	l, err := s.dialer(Bounds{}).lend(t.Context())
+	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	p := l.pipeline(t.Context())
@@ -208,9 +208,9 @@ func TestSharedSettlements(t *testing.T) {
 		CREATE TRIGGER note BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION note()`)
 	s.Alter("synchronous_commit = on")
 	k := s.keeper()
-	k.Relax, k.Dialer.Statements["relax"] = "relax", s.Statement("relax")
+	k.Dialer.Statements["relax"] = s.Statement("relax")
 	k.Dialer.Statements["leave"] = "SELECT $1::text, $2::text"
-	relax := Call{Statement: "relax"}
+	relax := Call{Statement: "relax", Relaxes: true}
 	held := func(id string, calls func(h *Hold) []Call) (*Borrower, *settlement) {
 		s.Enqueue(1, id)
 		b, hold := s.borrow(k, id)

@@ -32,11 +32,6 @@ type Keeper struct {
 	// Completions and Others are lanes to settle jobs whose handlers had no transaction: to complete those that are
 	// done, and to settle all others. No handler keeps one, and they wait for nobody for long.
 	Completions, Others *Lanes
-	// Complete is the statement among those of the Dialer that completes one job and does nothing else. Its parameters
-	// begin with the job's queue, group id and id.
-	Complete string
-	// Relax is the statement among them that has the commit of its transaction not wait for the disk. It comes first.
-	Relax string
 	// Lost is told why a session has ended that was not closed. Required.
 	Lost func(why error)
 
@@ -82,7 +77,7 @@ func (k *Keeper) open(ctx context.Context) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
 		defer cancel()
-		s, err = k.Dialer.keep(ctx, k.Lost)
+		s, err = k.Dialer.openSession(ctx, k.Lost)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

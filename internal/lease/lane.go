@@ -19,7 +19,8 @@ import (
 
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
-// Its methods are for one goroutine, except Beat and Kill. Whoever dialed it closes it.
+// Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
+// closes it.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts statements
@@ -38,18 +39,17 @@ type Lane struct {
 	pooled bool         // its session is a pooler's: see pooled.go
 	of     *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
-	inTx      bool    // a transaction is open as far as the lane knows
-	hold      *Hold   // what it holds, if anything
-	loan      *Loan   // the transaction as the handler has it; not nil while there is a hold
-	used      bool    // a handler has taken it since the claim
-	batch     bool    // and then the savepoint of a batch was made
-	marked    []*Held // heads whose attempts are marked, to be taken back with the transaction
-	overLimit bool    // the last claim was missed for want of a slot
-	behind    bool    // or because somebody else had just locked the job that is next
-	silent    time.Duration
-	bound     time.Duration // of the server's patience
-	lost      atomic.Bool   // a heartbeat found the connection dead
-	since     atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
+	inTx   bool    // a transaction is open as far as the lane knows
+	hold   *Hold   // what it holds, if anything
+	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
+	used   bool    // a handler has taken the transaction since the claim
+	batch  bool    // the savepoint of a batch was made: a handler of several jobs has taken the transaction
+	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
+	missed Miss    // why the last claim holds nothing, if it does
+	silent time.Duration
+	bound  time.Duration // of the server's patience
+	lost   atomic.Bool   // a heartbeat found the connection dead
+	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -62,6 +62,11 @@ type Call struct {
 	Behind bool
 	// Job is the id of the job whose row it deletes or changes, if that is one and it does so in any case; or 0.
 	Job int64
+	// Completes says that it completes one job and does nothing else. Its parameters begin with the job's queue, group
+	// id and id.
+	Completes bool
+	// Relaxes says that it has the commit of its transaction not wait for the disk. It is the first call.
+	Relaxes bool
 }
 
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
@@ -129,15 +134,15 @@ const ( // names of prepared statements
 	stmtCharge     = "pgfifo_charge"
 	stmtRestore    = "pgfifo_restore"
 
-	stmtTake      = "pgfifo_keep_take"
-	stmtTakeJobs  = "pgfifo_keep_take_jobs"
-	stmtSame      = "pgfifo_keep_same"
-	stmtEnd       = "pgfifo_keep_end"
-	stmtDone      = "pgfifo_keep_done"
-	stmtBound     = "pgfifo_bound"
-	stmtBoundRest = "pgfifo_bound_rest"
-	stmtBarely    = "pgfifo_barely"
-	stmtLocal     = "pgfifo_local"
+	stmtKeepTake     = "pgfifo_keep_take"
+	stmtKeepTakeJobs = "pgfifo_keep_take_jobs"
+	stmtKeepSame     = "pgfifo_keep_same"
+	stmtKeepEnd      = "pgfifo_keep_end"
+	stmtKeepDone     = "pgfifo_keep_done"
+	stmtBound        = "pgfifo_bound"
+	stmtBoundRest    = "pgfifo_bound_rest"
+	stmtBarely       = "pgfifo_barely"
+	stmtLocal        = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"
 	stmtClaimSlot      = "pgfifo_claim_slot"
@@ -161,7 +166,7 @@ func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() 
 func (l *Lane) Close() error {
 	l.forget()
 	if l.lost.Load() { // cut off already, and somebody may still be waiting for an answer on it
-		l.Kill()
+		l.kill()
 		return nil
 	}
 	return l.conn.Close()
@@ -170,9 +175,9 @@ func (l *Lane) Close() error {
 // Forfeit is for what Step has left held: a Lane has nothing then.
 func (l *Lane) Forfeit(context.Context) {}
 
-// Kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
+// kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
 // attempt of the held job.
-func (l *Lane) Kill() { _ = l.pg().Conn().Close() }
+func (l *Lane) kill() { _ = l.pg().Conn().Close() }
 
 func (l *Lane) forget() {
 	if l.hold != nil {
@@ -181,6 +186,9 @@ func (l *Lane) forget() {
 	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
 }
 
+// Missed returns why the last claim holds nothing, if it does.
+func (l *Lane) Missed() Miss { return l.missed }
+
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
 func (l *Lane) Used() bool { return l.used }
 
@@ -188,7 +196,7 @@ func (l *Lane) Used() bool { return l.used }
 //
 // Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
 // ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, it
-// has no jobs behind the floor, or its queue is at its limit (OverLimit). The caller then steps on at once, because the
+// has no jobs behind the floor, or its queue is at its limit (Missed). The caller then steps on at once, because the
 // missed group's row, or the slot, may be locked until it does.
 //
 // A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
@@ -218,9 +226,11 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 
 func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	switch {
-	case !l.inTx && len(calls) > 0 && l.Closed():
+	case l.hold == nil && len(calls) > 0 && l.Closed():
 		return nil, false, ErrLost
-	case !l.inTx && len(calls) > 0:
+	case l.hold == nil && len(calls) > 0:
+		l.forget()
+		l.rollback(ctx) // that of a claim that has missed
 		return nil, false, ErrNotHeld
 	case !l.inTx && next == nil:
 		return nil, true, nil
@@ -231,11 +241,11 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
 	}
 	var s sequence
-	if len(calls) > 0 && l.hold != nil {
+	if len(calls) > 0 {
 		s = l.sendRelease(p, calls)
 	}
 	for _, c := range calls {
-		if !c.Behind || s.behind == 0 {
+		if !c.Behind {
 			p.send(c.Statement, c.Args, nil)
 			s.calls++
 		}
@@ -260,7 +270,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		return err
 	})
 	// Not if the transaction has ended, and another is open: a call found nothing.
-	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.giveBack(ctx, marked) {
+	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
@@ -284,7 +294,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 // one that has not failed is a new claim beside a settling that did, and is given back as every other. If a handler has
 // ended the lane's transaction, what it has set stays, so the session is given up.
 func (l *Lane) rollback(ctx context.Context) {
-	if l.loan != nil && l.loan.taken() {
+	if l.loan != nil && l.loan.used() {
 		l.stream.spoiled.Store(true)
 	}
 	if !l.Closed() && l.pg().TxStatus() != 'I' {

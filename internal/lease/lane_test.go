@@ -113,6 +113,21 @@ func TestStepSettles(t *testing.T) {
 	require.Equal(t, int64(3), s.claim(l, "a").ID)
 }
 
+// Who has missed a group settles nothing in the transaction of that claim.
+func TestStepWithoutAHold(t *testing.T) {
+	s, _, h := held(t, 1)
+	l := s.lane()
+	require.Nil(t, s.step(l, nil, &Request{Key: group("a")}))
+	hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
+	require.ErrorIs(t, err, ErrNotHeld)
+	require.False(t, settled)
+	require.Nil(t, hold)
+	require.False(t, l.Closed())
+	require.Equal(t, byte('I'), l.pg().TxStatus())
+	s.Enqueue(1, "b")
+	require.NotNil(t, s.claim(l, "b"))
+}
+
 func TestStepOnDeadConnection(t *testing.T) {
 	s, l, h := held(t, 1)
 	s.Terminate(l.pg().PID())

@@ -36,7 +36,7 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 			if err != nil {
 				return failed(n, err)
 			}
-			l.keep(lane)
+			l.putIdle(lane)
 			return nil
 		})
 	}
@@ -74,7 +74,7 @@ func (l *Lanes) ready(ctx context.Context) (*Lane, error) {
 }
 
 func (l *Lanes) dial(ctx context.Context) (*Lane, error) {
-	lane, err := l.dialer.lend(ctx)
+	lane, err := l.dialer.dialBorrowed(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +93,11 @@ func (l *Lanes) last() (lane *Lane) {
 }
 
 func (l *Lanes) put(lane *Lane) {
-	l.keep(lane)
+	l.putIdle(lane)
 	l.free <- struct{}{}
 }
 
-func (l *Lanes) keep(lane *Lane) {
+func (l *Lanes) putIdle(lane *Lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || lane.Closed() || lane.Spoiled() {

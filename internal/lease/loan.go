@@ -41,8 +41,8 @@ type Loan struct {
 	fences  map[groups.Key]int64
 }
 
-// taken reports whether the handler asked for the transaction.
-func (l *Loan) taken() bool {
+// used reports whether the handler asked for the transaction.
+func (l *Loan) used() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.nests) > 0
@@ -75,8 +75,8 @@ func (l *Loan) Ended() bool {
 	return l.ended
 }
 
-// spilled returns an error if something of what the handler has rolled back is not undone. What was begun on bun's
-// transactions is not ended if its context ended before: whether it was to be rolled back is not known.
+// spilled returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun on
+// bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *Loan) nest(ctx context.Context) (*nest, error) {
 // the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
 // the lane's prepared statements.
 //
-// Of a batch, jobs may be lent one after the other, with Keep between them.
+// Of a batch, jobs may be lent one after the other, with KeepWrites between them.
 func (l *Lane) Lend(handler func()) error {
 	l.lend()
 	handler()
@@ -191,7 +191,7 @@ func (l *Lane) Lend(handler func()) error {
 
 // lend lets a handler use the connection, until takeBack.
 func (l *Lane) lend() {
-	l.wire.lend(true)
+	l.wire.open(true)
 	l.start()
 }
 
@@ -200,7 +200,7 @@ func (l *Lane) takeBack() error {
 	defer l.wire.reclaim()
 	lost := l.lost.Load()
 	busy := l.loan.end()
-	l.used = l.used || l.loan.taken()
+	l.used = l.used || l.loan.used()
 	if open := l.wire.reclaim(); (open || busy) && !lost {
 		_ = l.cut(nil) // not Close: a goroutine of the handler's may be in the middle of a statement
 		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
@@ -239,18 +239,18 @@ func (l *Lane) Aside(f func()) {
 		f()
 		return
 	}
-	l.wire.lend(false)
+	l.wire.open(false)
 	defer l.wire.reclaim()
 	l.start()
 	defer l.stop()
 	f()
 }
 
-// Keep makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
+// KeepWrites makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
 // returns ErrNotHeld if the transaction is not the one that claimed any more, ErrUnsettled as Step does, and ErrLost if
 // the connection is gone; the lane holds nothing then.
-func (l *Lane) Keep(ctx context.Context) error {
-	if l.loan.taken() {
+func (l *Lane) KeepWrites(ctx context.Context) error {
+	if l.loan.used() {
 		if err := l.release(ctx); err != nil {
 			l.forget()
 			if l.Closed() {
@@ -279,7 +279,7 @@ func (l *Lane) Undo(ctx context.Context) error {
 		l.forget()
 		return ErrLost
 	}
-	if !l.loan.taken() && l.pg().TxStatus() == 'T' {
+	if !l.loan.used() && l.pg().TxStatus() == 'T' {
 		return nil
 	}
 	if _, err := l.pg().Exec(ctx, undoOuter).ReadAll(); err != nil {

@@ -50,7 +50,7 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 	l := s.dial(d)
 	h := s.claim(l, "a")
 	calls := retryIn(h, 0)
-	l.Kill()
+	l.kill()
 	recorded := beside(func() error { return l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) })
 	<-frozen
 	other := s.lane()
@@ -73,7 +73,7 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	lost, finder := s.lane(), s.lane()
 	h := s.claim(lost, "a")
 	late := retryIn(h, 0)
-	lost.Kill()
+	lost.kill()
 	s.Until(func() bool { return !s.misses(finder, "a") })
 	s.end(finder, retryIn(s.claim(finder, "a"), 0)...)
 
@@ -94,7 +94,7 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 		s.Enqueue(1, "a")
 		lost, dies := s.lane(), s.lane()
 		h := s.claim(lost, "a")
-		lost.Kill()
+		lost.kill()
 		s.Until(func() bool { return !s.misses(dies, "a") })
 		s.claim(dies, "a")
 		require.ErrorIs(t, lost.Record(t.Context(), &h.Held, late(h)...), ErrNotHeld, "it is held")

@@ -27,12 +27,24 @@ type Request struct {
 
 // Seen is what a claim learns of a group beside its jobs.
 type Seen struct {
-	XID    int64 // the claim's transaction,
-	Oldest int64 // and the oldest one in progress then
+	XID    int64 // the claim's transaction
+	Oldest int64 // the oldest transaction that was in progress when the claim looked
 	Ahead  int   // jobs behind the head, as far as they were counted; a hint
 	Dialed int64 // lanes of this process so far
 	Alone  bool  // the head is to be claimed by itself, and other groups were claimed with it
 }
+
+// A Miss says why a claim holds nothing.
+type Miss int
+
+const (
+	// NoHead: somebody has the group, or it has no job that the claim looks at.
+	NoHead Miss = iota
+	// OverLimit: no slot of the queue was free.
+	OverLimit
+	// NextLocked: somebody had just locked the job that is next, a worker that has not begun it yet, or an operator.
+	NextLocked
+)
 
 // all returns the request for each of the groups.
 func (r *Request) all() []Request { return append([]Request{*r}, r.With...) }

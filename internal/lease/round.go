@@ -12,10 +12,10 @@ import (
 // A round is one transaction of the session.
 type round struct {
 	*session
-	groups  []release // to be let go
-	slots   []release // the same
+	groups  []release // groups to be let go
+	slots   []release // slots to be let go
 	limited []*ask    // claims that need a slot
-	claims  []*ask    // the others, and those that have got one
+	claims  []*ask    // claims that need no slot, and those that have got one
 	batches bool      // some claims are of several jobs of a group
 
 	retry      bool      // it asks again for what the session has not let go
@@ -31,7 +31,7 @@ func newRound(s *session, asks []*ask, retry bool) *round {
 		r.unreleased = slices.Clone(s.unreleased)
 	}
 	for _, a := range asks {
-		a.hold, a.over, a.slot, a.deferred, a.refused = nil, false, 0, false, nil
+		a.hold, a.missed, a.slot, a.deferred, a.refused = nil, NoHead, 0, false, nil
 		r.release(a.releases)
 		switch {
 		case a.claim == nil:
@@ -75,7 +75,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	heads := r.sendClaims(p)
+	list := r.sendClaims(p)
 	p.send(stmtCommit, nil, nil)
 	if err := p.Sync(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := r.readClaims(p, heads); err != nil {
+	if err := r.readClaims(p, list); err != nil {
 		return err
 	}
 	if _, err := readTag(p); err != nil { // COMMIT
@@ -117,16 +117,16 @@ func (r *round) sendFirst(p *pipeline) (queues []string) {
 			ns.int(int64(s.slot))
 		}
 		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
-		p.send(stmtFreeSlots, args, claimFormats)
+		p.send(stmtKeepSlotsFree, args, claimFormats)
 	}
-	wanted := make(map[string]int64)
+	asked := make(map[string]int64)
 	for _, a := range r.limited {
-		if wanted[a.claim.Queue]++; wanted[a.claim.Queue] == 1 {
+		if asked[a.claim.Queue]++; asked[a.claim.Queue] == 1 {
 			queues = append(queues, a.claim.Queue)
 		}
 	}
 	for _, q := range queues {
-		args := [][]byte{[]byte(q), appendInt(wanted[q]), appendInt(r.number)}
+		args := [][]byte{[]byte(q), appendInt(asked[q]), appendInt(r.number)}
 		p.send(stmtKeepSlots, args, claimFormats)
 	}
 	return queues
@@ -159,10 +159,12 @@ func (r *round) readSlots(p *pipeline, queues []string) error {
 	}
 	for _, a := range r.limited {
 		slots := free[a.claim.Queue]
-		if a.over = len(slots) == 0; !a.over {
-			a.slot, free[a.claim.Queue] = slots[0], slots[1:]
-			r.claims = append(r.claims, a)
+		if len(slots) == 0 {
+			a.missed = OverLimit
+			continue
 		}
+		a.slot, free[a.claim.Queue] = slots[0], slots[1:]
+		r.claims = append(r.claims, a)
 	}
 	return readSync(p)
 }
@@ -215,7 +217,7 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	p.send(stmtKeepClaim, append(keys[:2:2], floors.bytes(), most, number, slotted.bytes()), claimFormats)
 	if r.batches = batches > 0; r.batches {
 		each := appendInt(int64(maxBatchBytes / batches))
-		p.send(stmtKeepMore, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
+		p.send(stmtKeepBehind, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
 	}
 	return list
 }
@@ -245,7 +247,7 @@ func (r *round) readClaims(p *pipeline, list []wanted) error {
 	}
 	for a, held := range heads {
 		if slices.ContainsFunc(held, Held.unclaimed) {
-			r.giveUp(a, held)
+			r.refuseClaim(a, held)
 			continue
 		}
 		if a.deferred = !slices.ContainsFunc(held, Held.sent); a.deferred {
@@ -259,8 +261,8 @@ func (r *round) readClaims(p *pipeline, list []wanted) error {
 	return nil
 }
 
-// giveUp gives the groups of a claim back of which the server has left one as it was.
-func (r *round) giveUp(a *ask, heads []Held) {
+// refuseClaim gives the groups of a claim back of which the server has left one as it was.
+func (r *round) refuseClaim(a *ask, heads []Held) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range heads {
 		if h.token != 0 {

@@ -113,12 +113,14 @@ func (l *Loan) there() error {
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
-// A sequence is what has been sent to settle jobs, in this order: how many statements that end the handler's savepoint,
-// that settle jobs behind the head of a batch in the savepoint of that, that end it, and that settle the others. The
-// last one is BEGIN, COMMIT or COMMIT AND CHAIN.
+// A sequence counts the statements sent to settle jobs, in four groups that are sent in this order. One more follows:
+// BEGIN, COMMIT or COMMIT AND CHAIN.
 type sequence struct {
-	released, behind, ended, calls int
-	batch                          bool // there is a savepoint of the batch, as far as it has been read
+	released int  // (1) those that end the handler's savepoint, and make or check that of the batch
+	behind   int  // (2) the calls that settle jobs behind the head of a batch
+	ended    int  // (3) those that end the savepoint of the batch
+	calls    int  // (4) the other calls
+	batch    bool // there is a savepoint of the batch, as far as the answers have been read
 }
 
 // sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
@@ -127,7 +129,7 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (s sequence) {
 		p.send(stmt, nil, nil)
 		*n++
 	}
-	if l.loan.taken() {
+	if l.loan.used() {
 		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
@@ -189,9 +191,9 @@ func (s *sequence) read(p *pipeline) (settled bool, err error) {
 	return true, nil
 }
 
-// giveBack ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports whether
-// it could.
-func (l *Lane) giveBack(ctx context.Context, marked []*Held) bool {
+// returnBatch ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports
+// whether it could.
+func (l *Lane) returnBatch(ctx context.Context, marked []*Held) bool {
 	p := l.pipeline(ctx)
 	p.SendQueryParams(undoBatch, nil, nil, nil, nil)
 	n := 2

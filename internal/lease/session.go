@@ -52,7 +52,7 @@ type ask struct {
 	releases []release
 
 	hold     *Hold
-	over     bool  // no slot was free
+	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
 	deferred bool  // it was not made yet: the payloads of others were too much beside it
 	holding  bool  // the session has something yet that is to be let go
@@ -62,19 +62,19 @@ type ask struct {
 }
 
 const (
-	stmtKeepLock  = "pgfifo_keep_lock"
-	stmtKeepClaim = "pgfifo_keep_claim"
-	stmtKeepMore  = "pgfifo_keep_behind"
-	stmtKeepFree  = "pgfifo_keep_free"
-	stmtKeepSlots = "pgfifo_keep_slots"
-	stmtFreeSlots = "pgfifo_keep_slots_free"
+	stmtKeepLock      = "pgfifo_keep_lock"
+	stmtKeepClaim     = "pgfifo_keep_claim"
+	stmtKeepBehind    = "pgfifo_keep_behind"
+	stmtKeepFree      = "pgfifo_keep_free"
+	stmtKeepSlots     = "pgfifo_keep_slots"
+	stmtKeepSlotsFree = "pgfifo_keep_slots_free"
 )
 
 var keepTexts = texts.Prepared(
-	stmtKeepLock, stmtKeepClaim, stmtKeepMore, stmtKeepFree, stmtKeepSlots, stmtFreeSlots)
+	stmtKeepLock, stmtKeepClaim, stmtKeepBehind, stmtKeepFree, stmtKeepSlots, stmtKeepSlotsFree)
 
-// keep opens a session that is to hold groups. The caller starts run.
-func (d *Dialer) keep(ctx context.Context, lost func(error)) (*session, error) {
+// openSession opens a session that is to hold groups. The caller starts run.
+func (d *Dialer) openSession(ctx context.Context, lost func(error)) (*session, error) {
 	conn, err := d.Connect(ctx)
 	if err != nil {
 		return nil, err

@@ -13,12 +13,12 @@ import (
 // are done, and need nothing else, by one statement (sql/keep_done.sql); those of others, that have failed or were lost
 // say, by the calls of each in one transaction. Neither kind waits for the other.
 type settlement struct {
-	head    *Held
-	calls   []Call // nil: it is done, and needs nothing else
-	lost    bool   // it has a mark that goes with it
-	relaxed bool   // its commit need not wait for the disk
-	err     error
-	ready   chan struct{}
+	head  *Held
+	calls []Call // nil: it is done, and needs nothing else
+	lost  bool   // it has a mark that goes with it
+	relax string // the statement that has its commit not wait for the disk, or ""
+	err   error
+	ready chan struct{}
 }
 
 // errApart says that a settlement is to be made by itself: the server has refused something of those that were to be
@@ -79,7 +79,7 @@ func (g *gathering) settleAll(together func([]*settlement) error) {
 
 // onLane makes settlements in one transaction of a lane's.
 func (k *Keeper) onLane(
-	of *Lanes, some []*settlement, by func(*Lane, context.Context, []*settlement, string) error,
+	of *Lanes, some []*settlement, by func(*Lane, context.Context, []*settlement) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
@@ -88,7 +88,7 @@ func (k *Keeper) onLane(
 		return errApart // nothing was sent
 	}
 	defer of.put(lane)
-	err = by(lane, ctx, some, k.Relax)
+	err = by(lane, ctx, some)
 	if err == nil {
 		return nil
 	}
@@ -101,11 +101,11 @@ func (k *Keeper) onLane(
 }
 
 // completeAll completes jobs that are done.
-func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string) error {
+func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
 	p := l.pipeline(ctx)
-	begun := l.beginSettlements(p, some, relax)
+	begun := l.beginSettlements(p, some)
 	c := settlementColumns(some)
-	p.send(stmtDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
+	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
 	p.send(stmtCommit, nil, nil)
 	return exchange(p, func() error {
 		if err := readHeld(p, begun, some); err != nil {
@@ -117,11 +117,11 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement, relax string
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
-func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) error {
+func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
 	p := l.pipeline(ctx)
-	begun := l.beginSettlements(p, some, relax)
+	begun := l.beginSettlements(p, some)
 	c := settlementColumns(some)
-	p.send(stmtTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
 	return exchange(p, func() error {
 		err := readHeld(p, begun, some)
 		if err == nil {
@@ -135,15 +135,14 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement, relax string) e
 }
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
-// user's. It returns how many answers belong to that.
-//
-// relax is the statement that has the commit not wait for the disk. It is made if all may do with that.
-func (l *Lane) beginSettlements(p *pipeline, some []*settlement, relax string) (begun int) {
+// user's, and whose commit does not wait for the disk if all may do with that. It returns how many answers belong to
+// that.
+func (l *Lane) beginSettlements(p *pipeline, some []*settlement) (begun int) {
 	begun = l.begin(p)
 	p.send(stmtBound, nil, nil)
 	begun++
-	if !slices.ContainsFunc(some, func(s *settlement) bool { return !s.relaxed }) {
-		p.send(relax, nil, nil)
+	if !slices.ContainsFunc(some, func(s *settlement) bool { return s.relax == "" }) {
+		p.send(some[0].relax, nil, nil)
 		begun++
 	}
 	return begun

@@ -5,10 +5,6 @@ package lease
 // whether that is the right one (sql/claim_shared.sql). The job has started when its attempt is marked (Lane.Mark):
 // until then no claim passes over it.
 
-// Behind reports whether the last claim was missed because somebody else had just locked the job that is next in its
-// group: a worker that has not begun it yet, or an operator.
-func (l *Lane) Behind() bool { return l.behind }
-
 func (l *Lane) sendShared(p *pipeline, next *Request) {
 	args := [][]byte{[]byte(next.Queue), []byte(next.GroupID)}
 	for _, stmt := range []string{stmtLockShared, stmtLockNext, stmtClaimShared} {
@@ -18,7 +14,10 @@ func (l *Lane) sendShared(p *pipeline, next *Request) {
 
 func (l *Lane) readShared(p *pipeline, next *Request) (hold *Hold, err error) {
 	err = eachRow(p, func(r *rowReader) {
-		l.overLimit = r.bool()
+		l.missed = NoHead
+		if r.bool() {
+			l.missed = OverLimit
+		}
 		r.bool() // locked
 	})
 	if err != nil {
@@ -26,7 +25,7 @@ func (l *Lane) readShared(p *pipeline, next *Request) (hold *Hold, err error) {
 	}
 	err = eachRow(p, func(r *rowReader) {
 		r.bool()
-		l.behind = true // until the job is claimed
+		l.missed = NextLocked // until the job is claimed
 	})
 	if err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ func (l *Lane) readShared(p *pipeline, next *Request) (hold *Hold, err error) {
 		hold = &Hold{Held: Held{Key: next.Key, N: next.N, Shared: true}}
 		hold.scan(r, 0)
 		hold.More = r.bool()
-		l.behind = false
+		l.missed = NoHead
 	})
 	return hold, err
 }

@@ -21,6 +21,3 @@ var withSlot = strings.NewReplacer(
 		"      = pg_current_xact_id_if_assigned()::xid",
 	"AND p.queue = $1)", "AND p.queue = $1 AND NOT p.limited)",
 )
-
-// OverLimit reports whether the last claim was missed because no slot was free.
-func (l *Lane) OverLimit() bool { return l.overLimit }

@@ -32,19 +32,19 @@ func TestSlots(t *testing.T) {
 	one, batch, many, more := s.lane(), s.lane(), s.lane(), s.lane()
 	h := s.slot(one, nil, "a")
 	require.Equal(t, int64(1), h.ID)
-	require.False(t, one.OverLimit())
+	require.NotEqual(t, OverLimit, one.Missed())
 	next := request("b")
 	next.Slot, next.Jobs = true, 2
 	b := s.step(batch, nil, next)
 	require.Len(t, b.Rest, 1)
 	require.Len(t, s.slot(many, nil, "c", "d").Rest, 1)
-	require.False(t, many.OverLimit())
+	require.NotEqual(t, OverLimit, many.Missed())
 	require.Empty(t, s.slots())
 
 	held := s.Locked()
 	for _, ids := range [][]string{{"e"}, {"e", "f"}} {
 		require.Nil(t, s.slot(more, nil, ids...))
-		require.True(t, more.OverLimit())
+		require.Equal(t, OverLimit, more.Missed())
 		require.Equal(t, held, s.Locked())
 	}
 	require.Equal(t, int64(7), s.slot(one, succeed(h), "a").ID)
@@ -52,7 +52,7 @@ func TestSlots(t *testing.T) {
 	s.end(batch)
 	require.Equal(t, []int{2}, s.slots())
 	require.NotNil(t, s.slot(more, nil, "e"))
-	require.False(t, more.OverLimit())
+	require.NotEqual(t, OverLimit, more.Missed())
 	require.Empty(t, s.slots())
 	for _, l := range []*Lane{one, many, more} {
 		s.end(l)
@@ -100,7 +100,7 @@ func TestSlotAndNoGroup(t *testing.T) {
 		next.Slot = true
 		h := s.step(l, nil, next)
 		require.Nil(t, h)
-		require.False(t, l.OverLimit())
+		require.NotEqual(t, OverLimit, l.Missed())
 		require.Equal(t, []string{"a"}, s.Locked())
 		require.Equal(t, []int{2}, s.slots())
 		s.end(l)
@@ -122,7 +122,7 @@ func TestSlotsAndEvidence(t *testing.T) {
 	require.Empty(t, s.found(holder), "of another group")
 	for range 3 {
 		require.Nil(t, s.slot(l, nil, "a"))
-		require.True(t, l.OverLimit())
+		require.Equal(t, OverLimit, l.Missed())
 	}
 	s.end(holder)
 	require.Equal(t, int64(1), s.slot(l, nil, "a").ID)
@@ -145,7 +145,7 @@ func TestLimitThatChanges(t *testing.T) {
 	l := s.lane()
 	s.end(lanes[1])
 	require.Nil(t, s.slot(l, nil, "d"))
-	require.True(t, l.OverLimit(), "slot 2 is none any more")
+	require.Equal(t, OverLimit, l.Missed(), "slot 2 is none any more")
 	s.end(lanes[0])
 	require.NotNil(t, s.slot(l, nil, "d"))
 	require.Nil(t, s.slot(lanes[0], nil, "a"))

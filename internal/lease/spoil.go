@@ -21,8 +21,8 @@ func (l *Lane) Spoiled() bool { return l.stream.spoiled.Load() }
 // ownPrefix begins the names of the statements that a lane prepares.
 const ownPrefix = "pgfifo_"
 
-// look looks at a message with a statement's text, whoever sends it: Query, or Parse, where a name is in front.
-func (s *stream) look(msg []byte, kind byte) {
+// inspect looks at a message with a statement's text, whoever sends it: Query, or Parse, where a name is in front.
+func (s *stream) inspect(msg []byte, kind byte) {
 	whole := len(msg) > len(s.out.head) && msg[0] == kind && int(binary.BigEndian.Uint32(msg[1:])) == len(msg)-1
 	if whole {
 		msg = msg[len(s.out.head):]

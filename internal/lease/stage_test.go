@@ -85,7 +85,11 @@ func settle(h *Hold, statement string, more ...string) []Call {
 	return []Call{{Statement: statement, Args: args, Job: h.ID}}
 }
 
-func succeed(h *Hold) []Call { return settle(h, "succeed") }
+func succeed(h *Hold) []Call {
+	calls := settle(h, "succeed")
+	calls[0].Completes = true
+	return calls
+}
 
 func retryIn(h *Hold, d time.Duration) []Call {
 	return retry(h, strconv.FormatInt(d.Microseconds(), 10))

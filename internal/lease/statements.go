@@ -64,7 +64,7 @@ func (s statements) forget() {
 // prepareAgain has the lane's statements prepared again if a handler may have taken them away, with which its job is to
 // be settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
 func (l *Lane) prepareAgain(ctx context.Context) error {
-	if l.pooled || !l.loan.taken() {
+	if l.pooled || !l.loan.used() {
 		return nil
 	}
 	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
@@ -108,7 +108,7 @@ var ErrUnsettled = errors.New("lease: the session could not settle its job, whic
 func (l *Lane) unsettled(err error) error {
 	switch code := sqlState(err); {
 	case code == statementCancelled && l.stream.late.Load():
-	case code == noSuchStatement && l.loan.taken() && !l.loan.prepared:
+	case code == noSuchStatement && l.loan.used() && !l.loan.prepared:
 		l.wary.Store(true)
 	default:
 		return err

@@ -78,7 +78,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 			require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
 			var err error
 			if kept {
-				err = l.Keep(t.Context())
+				err = l.KeepWrites(t.Context())
 			}
 			settled := false
 			if err == nil {

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -31,20 +28,20 @@ type stream struct {
 	mu      sync.Mutex
 	free    sync.Cond
 	beating bool   // a heartbeat has what follows to itself
-	out, in frames // what pgx sends, and the server
+	out, in frames // what pgx sends, and what the server sends
 	series  bool   // messages have been sent whose Sync has not
 	owed    int    // ReadyForQuery messages that are still to be read
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read
 	readBy  time.Time
 	writeBy time.Time
-	alive   time.Time // when the server certainly was not waiting for the worker, at last
+	alive   time.Time // the latest moment at which the server was surely not waiting for the worker
 	taken   int       // bytes read since then
 	asked   time.Time // when the server began to owe an answer, the last time
 	idle    time.Time // the asked of an answer on which the server did not work: see stranded
 
 	spoiled     atomic.Bool // a statement changed the session for longer than its transaction
-	deallocated atomic.Bool // or took prepared statements away
+	deallocated atomic.Bool // a statement took prepared statements away
 	late        atomic.Bool // a cancel request may be on its way
 }
 
@@ -149,7 +146,7 @@ func (s *stream) say(b []byte) {
 	for len(b) > 0 {
 		n, kind := s.out.step(b)
 		if kind == 'Q' || kind == 'P' {
-			s.look(b[:n], kind)
+			s.inspect(b[:n], kind)
 		}
 		b = b[n:]
 		switch kind {
@@ -193,7 +190,7 @@ func (s *stream) live() { s.alive, s.taken = time.Now(), 0 }
 
 // A standing is what a heartbeat found.
 type standing struct {
-	alive  time.Time // when the server certainly was not waiting for the worker, at last
+	alive  time.Time // the latest moment at which the server was surely not waiting for the worker
 	unsure bool      // it is not known whether it is now
 	moved  bool      // much has come from it since
 }
@@ -266,7 +263,7 @@ func (s *stream) readAhead() (owed bool) {
 	buf := make([]byte, 32<<10)
 	for owed = true; owed && len(s.kept) < lookAhead; {
 		n, err := s.Conn.Read(buf)
-		s.keep(buf[:n])
+		s.buffer(buf[:n])
 		s.mu.Lock()
 		owed = s.owed > 0
 		s.mu.Unlock()
@@ -277,8 +274,8 @@ func (s *stream) readAhead() (owed bool) {
 	return owed
 }
 
-// keep has what was read beside an answer to a heartbeat wait for the next call of Read.
-func (s *stream) keep(b []byte) {
+// buffer has what was read beside an answer to a heartbeat wait for the next call of Read.
+func (s *stream) buffer(b []byte) {
 	s.mu.Lock()
 	s.hear(b)
 	s.mu.Unlock()
@@ -306,7 +303,7 @@ func (s *stream) ping() error {
 		b := buf[:n]
 		for s.in.n > 0 && len(b) > 0 { // pgx has read the beginning of a message
 			k := min(s.in.left(), len(b))
-			s.keep(b[:k])
+			s.buffer(b[:k])
 			b = b[k:]
 		}
 		answer = append(answer, b...)
@@ -320,13 +317,13 @@ func (s *stream) ping() error {
 			switch msg[0] {
 			case 'I':
 			case 'Z':
-				s.keep(answer)
+				s.buffer(answer)
 				return refused
 			case 'E':
 				refused = errRefused
-				s.keep(msg)
+				s.buffer(msg)
 			default:
-				s.keep(msg)
+				s.buffer(msg)
 			}
 		}
 		if err != nil {
@@ -371,23 +368,4 @@ func (f *frames) left() int {
 		return len(f.head) - f.n
 	}
 	return f.rest
-}
-
-// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the
-// worker to read its results. No row: it has ended.
-const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_event = 'ClientWrite', false)
-	FROM pg_catalog.pg_stat_get_activity($1)`
-
-// activity asks for that on the control connection.
-func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
-	if l.control == nil {
-		return false, false, ErrNoControl
-	}
-	return activity(ctx, l.control, l.pid)
-}
-
-func activity(ctx context.Context, control *pgxpool.Pool, pid uint32) (active, writing bool, err error) {
-	process := int32(pid) //nolint:gosec // as PostgreSQL has it
-	err = control.QueryRow(ctx, activitySQL, process).Scan(&active, &writing)
-	return active, writing, err
 }

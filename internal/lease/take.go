@@ -49,10 +49,10 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 		p.send(bound, nil, nil)
 		begun++
 	}
-	p.send(stmtTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
-	p.send(stmtTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
+	p.send(stmtKeepTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
 	if len(behind) > 0 {
-		p.send(stmtSame, sameArgs(behind), claimFormats)
+		p.send(stmtKeepSame, sameArgs(behind), claimFormats)
 	}
 	if wait == waitToTake {
 		p.send(stmtWaitLong, nil, nil)
@@ -152,11 +152,11 @@ func endCall(heads []*Held, settled []int64) Call {
 		jobs.int(id)
 	}
 	c := columnsOf(heads)
-	return Call{Statement: stmtEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs.bytes()}}
+	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs.bytes()}}
 }
 
-// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. Calls that settle several
-// look themselves.
+// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. A call that settles
+// several jobs checks its own row count.
 func settledBy(heads []*Held, calls []Call) []int64 {
 	settled := make([]int64, len(heads))
 	if len(heads) == 1 {

@@ -16,15 +16,15 @@ type wire struct {
 
 	mu    sync.Mutex
 	lent  bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
-	idle  bool // or what stands beside: nobody uses it but heartbeats
-	lends int  // how often it was lent, or left idle
+	idle  bool // nobody uses the connection but heartbeats
+	lends int  // how often the connection was lent, or left idle
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 }
 
-// behind returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
+// chain returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
 // back is refused if its handler has returned meanwhile.
-func (w *wire) behind(user pgx.QueryTracer) pgx.QueryTracer {
+func (w *wire) chain(user pgx.QueryTracer) pgx.QueryTracer {
 	if user == nil {
 		return w
 	}
@@ -64,8 +64,8 @@ func (w *wire) done(err error) {
 	w.leave()
 }
 
-// lend lets heartbeats use the connection, and with handler a handler, too.
-func (w *wire) lend(handler bool) {
+// open lets heartbeats use the connection, and with handler a handler, too.
+func (w *wire) open(handler bool) {
 	w.mu.Lock()
 	w.lent, w.idle, w.first = handler, !handler, nil
 	w.lends++

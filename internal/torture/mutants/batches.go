@@ -24,7 +24,7 @@ var batches = []Mutant{
 			"		case t.place == stopped && len(tasks) == 1:\n			s.giveBack(")),
 	plant("batch-keeps-failed-writes", "what a failed job of a batch wrote is committed with those before it",
 		run(crowded, "I5"),
-		in(loanFile, "	if !l.loan.taken() && l.pg().TxStatus() == 'T' {",
+		in(loanFile, "	if !l.loan.used() && l.pg().TxStatus() == 'T' {",
 			"	if l.hold != nil && len(l.hold.Rest) > 0 && l.pg().TxStatus() == 'T' {")),
 	plant("batch-behind-what-is-not-next", "a batch takes the jobs behind its head from the end of the group",
 		run(crowded, "I4"),

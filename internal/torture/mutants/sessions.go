@@ -44,7 +44,7 @@ var sessions = []Mutant{
 		in("internal/lease/sql/keep_same.sql", " AND j.version = k.version", "")),
 	plant("session-slow-among-the-quick", "a job whose completion takes long is completed by the few lanes of all",
 		test("internal/lease", "TestSlowCompletionKeepsNoOtherWaiting"),
-		in("internal/lease/borrow.go", "		b.keeper.slow.add(hold.Key)\n", "")),
+		in("internal/lease/borrower_lane.go", "		b.keeper.slow.add(hold.Key)\n", "")),
 	plant("session-release-unseen", "nobody but a walk sees that a session which lives on has let a group go",
 		test("internal/schedule", "TestReleasedBySession"),
 		in("internal/schedule/watch.go", "	keys = append(keys, released...)\n", "	_ = released\n")),

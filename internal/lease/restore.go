@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// settling are the settings on which settling a job depends, or whether the next one can run, in the order in which
+// restoredSettings are those on which settling a job depends, or whether the next one can run, in the order in which
 // they are put back: who the session is first, because others may need its rights. A handler may set each for its
 // transaction (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
-var settling = []string{
+var restoredSettings = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
 	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",
 }
@@ -32,7 +32,7 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 		"OPERATOR(pg_catalog.<>) $1::pg_catalog.text\n            THEN " +
 		"pg_catalog.concat('pgfifo: the transaction is not the one " +
 		"that claimed: ', pg_catalog.pg_backend_pid())::pg_catalog.int4 END")
-	names := settling
+	names := restoredSettings
 	if serverVersion(conn) >= 17 {
 		names = append(slices.Clip(names), "transaction_timeout")
 	}

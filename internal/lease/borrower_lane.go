@@ -13,21 +13,23 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+// How a Borrower gets a lane, what it does there, and how it gives it back.
+
 // quick is in what time a group is settled that is not slow any more: half of what the server is to wait for it.
 const quick = tuning.Wait / 2
 
-// settling returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody has
-// a row locked, or there is no connection, it tries again: the session has the group still.
+// laneToSettle returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody
+// has a row locked, or there is no connection, it tries again: the session has the group still.
 //
 // The lane that only settles is for what is quick, and so are those of handlers, while some are free. A group that was
 // not quick is settled by a handlers' lane, as long as that takes.
-func (b *Borrower) settling(ctx context.Context, hold *Hold, wait patience) (*Lane, error) {
+func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) (*Lane, error) {
 	for n := 1; ; n++ {
 		or := b.keeper.Others
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
 		}
-		lane, err := taken(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
+		lane, err := laneWith(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
 		wait = waitBarely // somebody has a row locked: others are not to wait as well
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
 			return lane, err
@@ -38,9 +40,9 @@ func (b *Borrower) settling(ctx context.Context, hold *Hold, wait patience) (*La
 	}
 }
 
-// taken returns a lane of these or of those that has taken a hold. One whose connection broke before that has done
+// laneWith returns a lane of these or of those that has taken a hold. One whose connection broke before that has done
 // nothing, so another one is tried.
-func taken(
+func laneWith(
 	ctx context.Context, from, or *Lanes, hold *Hold, loan *Loan, wait patience,
 ) (lane *Lane, err error) {
 	for range 2 {
@@ -58,11 +60,11 @@ func taken(
 	return nil, err
 }
 
-// by settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the hold for
-// it. If it fails, the groups are held still; but not if the error is errNoRow.
-func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Held, wait patience) error {
+// settleOnLane settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the
+// hold for it. If it fails, the groups are held still; but not if the error is errNoRow.
+func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, wait patience) error {
 	for {
-		lane, err := b.settling(ctx, hold, wait)
+		lane, err := b.laneToSettle(ctx, hold, wait)
 		if err != nil {
 			return err
 		}
@@ -70,10 +72,10 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 		b.setLane(lane)
 		if hold.changed() && slices.ContainsFunc(calls, func(c Call) bool { return c.Behind }) {
 			lane.rollback(ctx)
-			b.giveBack()
+			b.returnLane()
 			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
 		}
-		err = b.end(ctx, hold, calls, lost)
+		err = b.settleBorrowed(ctx, hold, calls)
 		if !tooLong(err) || slow {
 			return err
 		}
@@ -81,14 +83,15 @@ func (b *Borrower) by(ctx context.Context, hold *Hold, calls []Call, lost []*Hel
 	}
 }
 
-// end makes the calls in the transaction of the lane that is borrowed, lets the groups go, and gives the lane back.
-func (b *Borrower) end(ctx context.Context, hold *Hold, calls []Call, lost []*Held) error {
+// settleBorrowed makes the calls in the transaction of the lane that is borrowed, lets the groups go, and gives the
+// lane back.
+func (b *Borrower) settleBorrowed(ctx context.Context, hold *Hold, calls []Call) error {
 	lane, heads := b.lane.Load(), keptHeads(hold)
-	lane.marked = append(lane.marked, lost...)
+	lane.marked = append(lane.marked, lostHeads(hold)...)
 	begin := time.Now()
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
-	b.giveBack()
+	b.returnLane()
 	if err == nil && time.Since(begin) < quick {
 		b.keeper.slow.remove(hold.Key)
 	}
@@ -112,7 +115,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 		defer cancel()
 		defer context.AfterFunc(b.waits, cancel)()
 	}
-	lane, err := taken(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
+	lane, err := laneWith(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
 	if errors.Is(err, ErrNotHeld) || err != nil && b.session.ended() {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -145,8 +148,8 @@ func (b *Borrower) setLane(lane *Lane) {
 	b.lane.Store(lane)
 }
 
-// giveBack gives the lane back. A transaction that is open on it is cut off.
-func (b *Borrower) giveBack() {
+// returnLane gives the lane back. A transaction that is open on it is cut off.
+func (b *Borrower) returnLane() {
 	lane := b.lane.Load()
 	if lane == nil {
 		return
@@ -178,8 +181,9 @@ func (b *Borrower) holds(hold *Hold) {
 // Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
 // its transaction ends with the session.
 func (b *Borrower) Lend(handler func()) error {
+	waits, stop := context.WithCancel(b.session.lives)
 	b.mu.Lock()
-	b.waits, b.stop = context.WithCancel(b.session.lives)
+	b.waits = waits
 	if lane := b.lane.Load(); lane != nil { // of the job before in the batch
 		lane.lend()
 	}
@@ -189,7 +193,7 @@ func (b *Borrower) Lend(handler func()) error {
 		handler()
 	}
 	uncut()
-	b.stop()
+	stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waits = nil
@@ -206,8 +210,8 @@ func (b *Borrower) Lend(handler func()) error {
 	return err
 }
 
-// Keep is Lane.Keep.
-func (b *Borrower) Keep(ctx context.Context) error {
+// KeepWrites is Lane.KeepWrites.
+func (b *Borrower) KeepWrites(ctx context.Context) error {
 	lane := b.lane.Load()
 	if lane == nil {
 		b.mu.Lock()
@@ -215,7 +219,7 @@ func (b *Borrower) Keep(ctx context.Context) error {
 		b.mu.Unlock()
 		return nil
 	}
-	err := lane.Keep(ctx)
+	err := lane.KeepWrites(ctx)
 	b.mu.Lock()
 	b.loan = lane.loan
 	b.mu.Unlock()
