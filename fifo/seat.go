@@ -88,7 +88,7 @@ func (s *seat) run(ctx context.Context) {
 		case err == nil:
 			retry.reset()
 			troubled = false
-		case lease.Refused(err) && !lease.ServerWide(err) && !troubled:
+		case lease.Blames(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
 			retry.wait(ctx, err)
@@ -195,7 +195,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 	for i := range claim {
 		p := &claim[i]
 		switch {
-		case !lease.Refused(err) || lease.ServerWide(err):
+		case !lease.Blames(err): // a table is locked, say
 			p.outcome = schedule.Outcome{Missed: true}
 		case !begun:
 			p.outcome = schedule.Outcome{More: true}

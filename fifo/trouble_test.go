@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -132,6 +133,30 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 		// By now the group may rest for as long as a group can.
 		require.True(t, pgtest.Wait(tuning.Long+patience, func() bool { return b.count("jobs") == 0 }))
 	})
+}
+
+// A claim that a lock on a whole table stops, because the role has a lock_timeout, is no trouble of its group's: all
+// groups go on when the lock is gone, and nobody has tried in a circle.
+func TestLockedTableIsNoTrouble(t *testing.T) {
+	b, log := newBed(t), &logFile{}
+	w := b.worker(nop, oneLane, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.RuntimeParams["lock_timeout"] = "20"
+		}), log.set)
+	})
+	b.run(w)
+	b.send("g", nil)
+	b.drained()
+	tx, err := b.pool.Begin(t.Context())
+	require.NoError(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it may be over
+	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.attempt_marks")
+	require.NoError(t, err)
+	b.sendMany("q", 10, 1)
+	await(t, "claims that are stopped", func() bool { return len(log.lines("(SQLSTATE 55P03)")) > 4 })
+	require.NoError(t, tx.Rollback(t.Context()))
+	b.drained()
+	require.Zero(t, w.Stats().Troubles)
 }
 
 // A claim that the server refuses, when the group is locked already, is no attempt.

@@ -83,11 +83,11 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	if h, ok := l.pg().Conn().(*hearing); ok {
 		h.pid = l.pid
 	}
-	if err == nil && !l.pooled {
-		err = bounds.apply(ctx, l.pg(), d.Logger)
-	}
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, l.Conn())
+	}
+	if err == nil && !l.pooled { // whatever that has set
+		err = bounds.apply(ctx, l.pg(), d.Logger)
 	}
 	if err == nil { // for handlers that use bun, and for texts
 		err = conforming.Check(l.pg())

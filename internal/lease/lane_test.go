@@ -192,6 +192,10 @@ func TestBoundsAreInForce(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	d := s.dialer(Bounds{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 12 * time.Second})
+	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error { // the application's, for its own sessions
+		_, err := conn.Exec(ctx, "SET idle_in_transaction_session_timeout = '15min'; SET idle_session_timeout = '1s'")
+		return err
+	}
 	var warned bytes.Buffer
 	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
 	l := s.dial(d)
