@@ -50,7 +50,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 				reranked[turn.row] = true
 			}
 			continue
-		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
+		case turn.leftAlone(), c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
 			continue
 		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.rests(c.ID):
 			continue

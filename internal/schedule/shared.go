@@ -129,7 +129,7 @@ func (t *Turns) announceShared(turn *Turn, key groups.Key, id int64) bool {
 	switch {
 	case m == nil && (turn == nil || !turn.shared):
 		return false
-	case turn != nil && (turn.claimable() || turn.troubles > 0):
+	case turn != nil && (turn.claimable() || turn.leftAlone()):
 		return false
 	case turn != nil && turn.state == dueLater && !turn.full && id > turn.head:
 		return false
@@ -153,7 +153,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 		turn = t.found(c.Key, c.share)
 		turn.head, turn.shared = c.ID, true
 		recent = time.Since(turn.tried) < t.poll
-	case turn.claimable(), turn.state == dueLater && (recent || turn.troubles > 0):
+	case turn.claimable(), turn.leftAlone(), turn.state == dueLater && recent:
 		return
 	default:
 		t.unlink(turn)

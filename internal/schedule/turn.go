@@ -50,7 +50,10 @@ type Turn struct {
 	spent    int   // turns since it was found
 	single   int64 // up to this id, one job at a time: a batch has failed
 	troubles int   // since a job of it was finished
-	misses   misses
+	resting  bool  // parked because of them
+	// hurried is the time of the last try that a notice has brought forward.
+	hurried time.Time
+	misses  misses
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
-	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -134,7 +133,7 @@ func (t *Turns) take() *Turn {
 func (t *Turns) lend(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered, turn.fresh, turn.orphan = 0, false, false
+	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {
@@ -256,12 +255,8 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		turn.troubles = 0
 	}
 	switch {
-	case o.Trouble:
-		turn.troubles++
-		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
-	case o.Missed && turn.troubles > 0: // another worker meets the same trouble; or there are no jobs any more
-		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
-		turn.troubles--
+	case o.Trouble, o.Missed && turn.troubles > 0:
+		t.leaveAlone(turn, o.Missed, again)
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
@@ -290,11 +285,6 @@ func (t *Turns) hold(turn *Turn, holder int64) {
 	t.hinted = t.hinted || turn.hinted
 	t.known[turn.Key] = turn
 	t.held[turn] = true
-}
-
-// troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
-func troubleDelay(n int) time.Duration {
-	return rest.Nth(n, tuning.Slow, tuning.Long)
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
@@ -356,7 +346,9 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 		t.put(turn)
 	case turn.state == withLane:
 		turn.again = true
-	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:
+	case turn.leftAlone():
+		t.disturb(turn)
+	case turn.state == dueLater && id < turn.head:
 		t.unlink(turn)
 		t.put(turn)
 	}

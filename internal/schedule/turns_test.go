@@ -374,27 +374,3 @@ func TestAgain(t *testing.T) {
 	turns.Done(turn, Outcome{Finished: 2})
 	require.Nil(t, turns.TryNext())
 }
-
-// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
-// at once; and if other workers try it, too.
-func TestTroubleWithJobsBehind(t *testing.T) {
-	turns := newTurns(t, ready("a")...)
-	turn := turns.TryNext()
-	for n := range 3 {
-		require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}), "it will not be")
-		turns.Done(turn, Outcome{Trouble: true})
-		require.Equal(t, n+1, turn.troubles)
-		require.Nil(t, turns.TryNext())
-		turn.at = time.Now()
-		turns.Due()
-		require.Same(t, turn, turns.TryNext())
-	}
-	turns.Done(turn, Outcome{Missed: true})
-	require.Zero(t, turns.Look().Held, "it is not watched")
-	require.Equal(t, 2, turn.troubles, "and so it is forgotten in the end, if it has no jobs")
-	turn.at = time.Now()
-	turns.Due()
-	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true})
-	turns.Done(turns.TryNext(), Outcome{Trouble: true})
-	require.Equal(t, 1, turn.troubles, "one of its jobs has been finished")
-}
