@@ -76,10 +76,11 @@ func TestPauseBesideAPacedWalk(t *testing.T) {
 	scout.walks[0].midway, scout.walks[0].paced = true, true
 	turns.Done(turn, Outcome{Paused: true})
 	view := scout.view()
-	require.Less(t, scout.nextWalk(view), scout.Poll, "it is walked soon, and not by the next poll")
+	n, wait := scout.chooseWalk(view)
+	require.Less(t, wait, scout.Poll, "it is walked soon, and not by the next poll")
 	slow := rhythm{batch: time.Hour}
 	scout.walks[0].rhythm = slow
-	require.NoError(t, scout.walk(t.Context(), conn, view))
+	require.NoError(t, scout.walkQueue(t.Context(), conn, view, n))
 	require.Equal(t, []string{"a"}, drained(turns))
 	require.Equal(t, slow, scout.walks[0].rhythm, "the other keeps its pace")
 }

@@ -33,8 +33,7 @@ type Scout struct {
 
 	duties  []duty // in their order
 	walks   []walk // of each of the Queues
-	queue   int    // the one that was read last, by its index,
-	next    int    // and the one that is to be read next
+	queue   int    // the one whose walk was read last, by its index
 	gap     time.Duration
 	whole   time.Duration // what the last walks over all queues took, since
 	began   time.Time     // the first of those,

@@ -81,11 +81,17 @@ func (s *Scout) midway() bool {
 	return slices.ContainsFunc(s.walks, func(w walk) bool { return w.midway })
 }
 
-// nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
+// nextWalk returns how long the next batch of a walk has to wait.
 func (s *Scout) nextWalk(view View) time.Duration {
+	_, wait := s.chooseWalk(view)
+	return wait
+}
+
+// chooseWalk returns the queue whose walk has the next batch, by its index, and how long that has to wait.
+func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 	together := slices.ContainsFunc(s.walks, walk.together)
 	took, _ := s.sum(false)
-	next := time.Duration(math.MaxInt64)
+	next = time.Duration(math.MaxInt64)
 	for i := range s.walks {
 		n := (s.queue + 1 + i) % len(s.walks)
 		w, p := &s.walks[n], view.parts[n]
@@ -100,10 +106,10 @@ func (s *Scout) nextWalk(view View) time.Duration {
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {
-			s.next, next = n, wait
+			queue, next = n, wait
 		}
 	}
-	return next
+	return queue, next
 }
 
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
@@ -161,14 +167,20 @@ func (s *Scout) beginWalk(n int, view View) {
 	}
 }
 
-// walk reads the next batch of heads of the next queue.
+// walk reads the next batch of heads of the queue that has the next one.
 func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
-	s.queue = s.next
-	w, queue := &s.walks[s.queue], s.Queues[s.queue]
+	n, _ := s.chooseWalk(view)
+	return s.walkQueue(ctx, conn, view, n)
+}
+
+// walkQueue reads the next batch of heads of a queue.
+func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int) error {
+	s.queue = n
+	w, queue := &s.walks[n], s.Queues[n]
 	if !w.midway {
-		s.beginWalk(s.queue, view)
+		s.beginWalk(n, view)
 	}
-	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[s.queue].room, tuning.Rows))
+	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[n].room, tuning.Rows))
 	if err != nil {
 		return err
 	}
@@ -245,16 +257,16 @@ func (s *Scout) calm(news bool) {
 
 // Walk reads the heads of all groups once, as far as the Turns have room.
 func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
-	for s.next = range s.walks {
-		for more := true; more; more = s.walks[s.next].midway {
+	for n := range s.walks {
+		for more := true; more; more = s.walks[n].midway {
 			view := s.Turns.Look()
-			if view.parts[s.next].room <= 0 {
+			if view.parts[n].room <= 0 {
 				if err := s.lookUrgent(ctx, conn, view); err != nil {
 					return err
 				}
 				break
 			}
-			if err := s.walk(ctx, conn, view); err != nil {
+			if err := s.walkQueue(ctx, conn, view, n); err != nil {
 				return err
 			}
 		}
