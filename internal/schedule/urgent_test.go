@@ -147,7 +147,7 @@ func TestUrgentLooksAreRare(t *testing.T) {
 	require.Greater(t, scout.nextUrgent(turns.Look()), rareGap/4)
 	scout.Urge()
 	require.True(t, woken(turns))
-	scout.urgency.took = time.Microsecond
+	scout.urgency.batch = time.Microsecond
 	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), minGap)
 }
 
