@@ -86,7 +86,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)
-		claim[0].outcome.Behind = s.lane.Behind()
+		claim[0].outcome.NextLocked = s.lane.Behind()
 		return a
 	}
 	if claim[0].turn.HasSlot() {

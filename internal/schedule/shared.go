@@ -45,7 +45,7 @@ func (t *Turns) Started(turn *Turn, id int64, more bool) {
 		turn.team = t.teams[turn.Key]
 		turn.team.lanes++
 	}
-	turn.head, turn.behind = id, 0
+	turn.head, turn.nextLocked = id, 0
 	next := t.known[turn.Key]
 	if next == turn {
 		delete(t.known, turn.Key)
@@ -55,7 +55,7 @@ func (t *Turns) Started(turn *Turn, id int64, more bool) {
 	case !more || turn.team.lanes >= t.lanes.shared(turn.Queue):
 	case next == nil:
 		t.put(&Turn{Key: turn.Key, share: turn.share, head: id + 1, shared: true})
-	case next.full && next.behind > 0: // that has met this job before it was started
+	case next.full && next.nextLocked > 0: // that has met this job before it was started
 		t.unlink(next)
 		t.put(next)
 	}
@@ -74,8 +74,8 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	if !o.Over {
 		turn.tried = time.Now()
 	}
-	if !o.Behind {
-		turn.behind = 0
+	if !o.NextLocked {
+		turn.nextLocked = 0
 	}
 	if other := t.known[turn.Key]; other != nil && other != turn && t.yield(turn, other, o, *again) {
 		t.learn(turn, *o)
@@ -91,9 +91,9 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	switch {
 	case *again: // announced since the claim
 		t.put(turn)
-	case o.Behind && turn.behind < tuning.Many: // a worker has started that job soon, or given it back
-		turn.behind++
-		t.park(turn, turn.tried.Add(rest.Nth(turn.behind, 2*tuning.Gap, tuning.Look)))
+	case o.NextLocked && turn.nextLocked < tuning.Many: // a worker has started that job soon, or given it back
+		turn.nextLocked++
+		t.park(turn, turn.tried.Add(rest.Nth(turn.nextLocked, 2*tuning.Gap, tuning.Look)))
 		turn.full = true
 	default:
 		return false

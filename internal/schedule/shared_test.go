@@ -118,20 +118,20 @@ func TestTeamBehindAStart(t *testing.T) {
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
 	require.True(t, turns.Again(first, Outcome{Finished: 1, More: true}))
-	leave(turns, second, Outcome{Missed: true, Behind: true})
+	leave(turns, second, Outcome{Missed: true, NextLocked: true})
 	require.Nil(t, turns.TryNext())
 	turns.Started(first, 2, true)
 	for range tuning.Many - 1 {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
-		leave(turns, turn, Outcome{Missed: true, Behind: true})
+		leave(turns, turn, Outcome{Missed: true, NextLocked: true})
 		require.Nil(t, turns.TryNext())
 		deadline := time.Now().Add(pgtest.Patient)
 		for turns.Due() >= 0 && time.Now().Before(deadline) {
 			continue
 		}
 	}
-	leave(turns, turns.TryNext(), Outcome{Missed: true, Behind: true})
+	leave(turns, turns.TryNext(), Outcome{Missed: true, NextLocked: true})
 	_, unknown := turns.Held()
 	require.Len(t, unknown, 1, "it takes long: the scout looks")
 }

@@ -57,7 +57,7 @@ func (l *line) share(name string) *row {
 
 // behind reports whether the share that pays for a turn has nothing else in line, and has had less of the lanes' time
 // than those that have.
-func (l *line) behind(turn *Turn) bool {
+func (l *line) usedLess(turn *Turn) bool {
 	r := turn.row
 	if r == nil || r.len() > 0 {
 		return false

@@ -14,24 +14,24 @@ type Turn struct {
 	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
 	Unavailable int
 
-	share  string // of the queue
-	row    *row   // that it was in last, which pays
-	part   int    // of the lane
-	state  turnState
-	probe  int       // it was lent when its queue was probed for the nth time
-	hinted bool      // a message was announced rather than found: the group may have no row yet
-	with   []*Turn   // other groups of the queue, to be claimed together with this one
-	jobs   int       // how many a claim may take
-	slot   bool      // and it needs a slot
-	shared bool      // other jobs of the group may run beside its own
-	team   *team     // it belongs to: its lane has run a job of the group, and goes on there
-	full   bool      // parked, because its claim was missed while there were jobs to run
-	behind int       // how often in a row that was because of somebody who had just locked the next job
-	tried  time.Time // when its claim was missed last
-	asks   bool      // held for want of one: when it is looked at, another claim of the queue may try
-	alone  bool      // the head is not to be worked in company: it has failed before, say
-	again  bool      // announced while a lane had it
-	head   int64
+	share      string // of the queue
+	row        *row   // that it was in last, which pays
+	part       int    // of the lane
+	state      turnState
+	probe      int       // it was lent when its queue was probed for the nth time
+	hinted     bool      // a message was announced rather than found: the group may have no row yet
+	with       []*Turn   // other groups of the queue, to be claimed together with this one
+	jobs       int       // how many a claim may take
+	slot       bool      // and it needs a slot
+	shared     bool      // other jobs of the group may run beside its own
+	team       *team     // it belongs to: its lane has run a job of the group, and goes on there
+	full       bool      // parked, because its claim was missed while there were jobs to run
+	nextLocked int       // how often in a row that was because of somebody who had just locked the next job
+	tried      time.Time // when its claim was missed last
+	asks       bool      // held for want of one: when it is looked at, another claim of the queue may try
+	alone      bool      // the head is not to be worked in company: it has failed before, say
+	again      bool      // announced while a lane had it
+	head       int64
 	// priority is that of the head, as far as is known, and rank that of the list that it is in.
 	priority, rank int
 	fresh          bool  // found by the first walk,

@@ -211,18 +211,18 @@ const quantum = tuning.Few
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
-	Missed   bool          // the claim found nothing: held elsewhere, no jobs, no row,
-	Behind   bool          // or somebody had just locked the next job of a group that several run,
-	Over     bool          // or no slot: the queue is at its limit
-	Finished int64         // the id of the job that is gone from the group, or 0
-	More     bool          // there was another job behind it
-	DueIn    time.Duration // the head may not run before this, or 0
-	Paused   bool          // the group or its queue is paused: discovery finds it when it is resumed
-	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
-	Alone    bool          // the next claim is to be of this group only
-	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
-	Seen     lease.Seen    // what the claim has learned
-	Priority int           // the head's, if that is the same as before
+	Missed     bool          // the claim found nothing: held elsewhere, no jobs, no row,
+	NextLocked bool          // or somebody had just locked the next job of a group that several run,
+	Over       bool          // or no slot: the queue is at its limit
+	Finished   int64         // the id of the job that is gone from the group, or 0
+	More       bool          // there was another job behind it
+	DueIn      time.Duration // the head may not run before this, or 0
+	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
+	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
+	Alone      bool          // the next claim is to be of this group only
+	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
+	Seen       lease.Seen    // what the claim has learned
+	Priority   int           // the head's, if that is the same as before
 }
 
 // Done gives a group back after a lane has tried or worked it.

@@ -68,7 +68,7 @@ var discovery = []Mutant{
 	plant("queues-by-turns", "short jobs do not wait for another queue's long ones again and again",
 		test("internal/schedule", "TestQueueOfShortJobsBesideLongOnes"),
 		in(lineFile, "(r.used <= least+evenWithin || r == l.first) && may(r.name)", "may(r.name)"),
-		in(lanesFile, "if more && stay && t.behind(was) {", "if more && stay && false && t.behind(was) {")),
+		in(lanesFile, "if more && stay && t.usedLess(was) {", "if more && stay && false && t.usedLess(was) {")),
 	plant("look-waits-for-a-crowd", "new jobs are found beside many that are due soon",
 		test("internal/schedule", "TestLooksBesideACrowd"),
 		in(lookFile, "		p.queue, l.owed = len(s.Queues), p.from\n", "")),
