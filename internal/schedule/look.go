@@ -271,7 +271,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	return s.probe(ctx, conn, s.Turns.unknown(hints))
+	return s.readGroups(ctx, conn, s.Turns.unknown(hints))
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

@@ -242,11 +242,11 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 	})
 }
 
-// probe reads the heads of named groups.
-func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
+// readGroups reads the heads of named groups.
+func (s *Scout) readGroups(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
 	for some := range slices.Chunk(keys, tuning.Rows) {
 		queues, ids := columns(some)
-		if _, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids); err != nil {
+		if _, _, err := s.read(ctx, conn, nil, groupsSQL, queues, ids); err != nil {
 			return err
 		}
 	}

@@ -8,11 +8,11 @@ import "github.com/pgfifo/pgfifo/groups"
 // after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
 // that it has: so one look of the scout does for both (Turns.queueUp).
 type slots struct {
-	met     bool // a claim has found no slot; from then on only so many may try
-	tries   int
-	probing bool // they try for others' sake, until one finds no slot
-	asked   bool // a group is held that is looked at before they do
-	shared  int  // how many jobs of a group may run at once; 0: one, as in other queues
+	met    bool // a claim has found no slot; from then on only so many may try
+	tries  int
+	trying bool // they try for others' sake, until one finds no slot
+	asked  bool // a group is held that is looked at before they do
+	shared int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
 // setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
@@ -42,7 +42,7 @@ func (t *Turns) Over(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.lanes.slots[queue]; m != nil {
-		m.met, m.probing = true, false
+		m.met, m.trying = true, false
 		m.tries-- // its end is no slot's
 	}
 }
@@ -51,7 +51,7 @@ func (t *Turns) Over(queue string) {
 func (t *Turns) Under(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m := t.lanes.slots[queue]; m != nil && m.probing && m.tries <= 0 { // one for others' sake is enough
+	if m := t.lanes.slots[queue]; m != nil && m.trying && m.tries <= 0 { // one for others' sake is enough
 		m.tries++
 		t.dispatch()
 	}
@@ -83,7 +83,7 @@ func (t *Turns) found(key groups.Key, share string) *Turn {
 func (t *Turns) unhold(turn *Turn) {
 	delete(t.held, turn)
 	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
-		m.asked, m.probing = false, true
+		m.asked, m.trying = false, true
 		if m.tries <= 0 {
 			m.tries++
 		}

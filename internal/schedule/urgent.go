@@ -72,7 +72,7 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
-	if err := s.probe(ctx, conn, s.Turns.outranked(hints)); err != nil {
+	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints)); err != nil {
 		return err
 	}
 	u.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}

@@ -56,7 +56,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 		return nil
 	}
 	done := s.Turns.Recheck(keys)
-	if err := s.probe(ctx, conn, keys); err != nil {
+	if err := s.readGroups(ctx, conn, keys); err != nil {
 		return err
 	}
 	done()

@@ -28,7 +28,7 @@ var discovery = []Mutant{
 		in(watchFile, "	case view.Held == 0:\n", "	case view.Held >= 0:\n")),
 	plant("priority-of-a-job-behind", "a group is offered first for the sake of a job that is not its head",
 		test("internal/schedule", "TestUrgentHeads"),
-		in("internal/schedule/sql/probe.sql", "j.xmax AS xid, j.priority\n", "j.xmax AS xid, (SELECT max(h.priority) "+
+		in("internal/schedule/sql/groups.sql", "j.xmax AS xid, j.priority\n", "j.xmax AS xid, (SELECT max(h.priority) "+
 			"FROM pgfifo.jobs h WHERE h.queue = k.queue AND h.group_id = k.group_id) AS priority\n")),
 	plant("priorities-without-a-part-for-others",
 		"groups of a low priority wait for as long as there are any of a higher one",
