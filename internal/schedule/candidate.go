@@ -61,7 +61,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		switch {
 		case c.Holder != 0:
 			turn.misses = misses{}
-			t.hold(turn, c.Holder)
+			t.watch(turn, c.Holder)
 		case c.DueIn > 0:
 			t.park(turn, time.Now().Add(c.DueIn))
 		default:

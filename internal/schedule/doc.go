@@ -4,7 +4,7 @@
 //
 //	notifications, redrives --> Turns.Announce                     Turns.Next --> a lane: Turn.Request, the claim
 //	                               |                                  ^                       |
-//	the Scout's walks and looks -> Turns.Offer --> line, due, held ---|   Turns.Done, Again <-- Outcome, Seen
+//	the Scout's walks and looks -> Turns.Offer --> line, due, watched |   Turns.Done, Again <-- Outcome, Seen
 //
 // # Whose turn it is
 //

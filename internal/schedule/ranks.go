@@ -151,6 +151,6 @@ func (t *Turns) Urge(key groups.Key, id int64) {
 		t.announce(key, share, id)
 		return
 	}
-	t.hold(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
+	t.watch(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
 	t.Wake()
 }

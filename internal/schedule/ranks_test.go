@@ -132,7 +132,7 @@ func TestUrge(t *testing.T) {
 	turns := newTurns(t, ready("a")...)
 	turns.Urge(group("b"), 2)
 	require.True(t, turns.Look().Hinted)
-	_, unknown := turns.Held()
+	_, unknown := turns.Watched()
 	turns.Recheck(unknown)
 	turns.Offer(urgent(1, ready("b")))
 	turns.Urge(group("a"), 3)

@@ -43,7 +43,7 @@ type Scout struct {
 	urgency urgency
 	urging  bool                // only heads with a priority are looked for
 	hints   []Candidate         // to be used again
-	checked time.Time           // when held groups were last looked at,
+	checked time.Time           // when watched groups were last looked at,
 	kept    rhythm              // of looks at those that sessions hold
 	asked   time.Time           // and those who enqueue,
 	askGap  time.Duration       // and how long not to, from then on
@@ -68,7 +68,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 		gap: minGap, hurry: newBell(), urgency: urgency{stops: make(map[level]stop)},
 	}
 	s.duties = []duty{
-		{s.nextHeld, s.checkHeld, false},
+		{s.nextWatch, s.checkWatched, false},
 		{s.nextAsk, s.checkWriters, false},
 		{s.nextLook, s.lookOn, true},
 		{s.nextWalk, s.walk, true},

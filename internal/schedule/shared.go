@@ -169,7 +169,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 		t.park(turn, turn.tried.Add(t.poll))
 		turn.full = true
 	default:
-		t.hold(turn, c.Holder)
+		t.watch(turn, c.Holder)
 	}
 }
 

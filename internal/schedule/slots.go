@@ -11,7 +11,7 @@ type slots struct {
 	met    bool // a claim has found no slot; from then on only so many may try
 	tries  int
 	trying bool // they try for others' sake, until one finds no slot
-	asked  bool // a group is held that is looked at before they do
+	asked  bool // a group is watched that is looked at before they do
 	shared int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
@@ -57,18 +57,18 @@ func (t *Turns) Under(queue string) {
 	}
 }
 
-// queueUp gives a group back that found no slot. The first of a queue is held as one that another process has, so the
-// scout looks at it before long: then another claim may try.
+// queueUp gives a group back that found no slot. The first of a queue is watched like one that another process has, so
+// the scout looks at it before long: then another claim may try.
 func (t *Turns) queueUp(turn *Turn) {
 	if m := t.lanes.slots[turn.Queue]; m != nil && !m.asked {
 		m.asked, turn.asks = true, true
-		t.hold(turn, 0)
+		t.watch(turn, 0)
 		return
 	}
 	t.put(turn)
 }
 
-// found returns a turn for a group that was looked at: with what was known of it, if it was held until then.
+// found returns a turn for a group that was looked at: with what was known of it, if it was watched until then.
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
@@ -79,9 +79,9 @@ func (t *Turns) found(key groups.Key, share string) *Turn {
 	return turn
 }
 
-// unhold takes a turn out of those that others hold.
-func (t *Turns) unhold(turn *Turn) {
-	delete(t.held, turn)
+// unwatch takes a turn out of those that are watched.
+func (t *Turns) unwatch(turn *Turn) {
+	delete(t.watched, turn)
 	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
 		m.asked, m.trying = false, true
 		if m.tries <= 0 {

@@ -28,7 +28,7 @@ type Turn struct {
 	full       bool      // parked, because its claim was missed while there were jobs to run
 	nextLocked int       // how often in a row that was because of somebody who had just locked the next job
 	tried      time.Time // when its claim was missed last
-	asks       bool      // held for want of one: when it is looked at, another claim of the queue may try
+	asks       bool      // watched for want of one: when it is looked at, another claim of the queue may try
 	alone      bool      // the head is not to be worked in company: it has failed before, say
 	again      bool      // announced while a lane had it
 	head       int64

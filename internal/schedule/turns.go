@@ -27,12 +27,12 @@ type Turns struct {
 	most     int                  // of them are parked,
 	soon     time.Duration        // and half of that is for those due within this
 	earlier  bell                 // rings when the first of them has changed, or when a queue is to be probed
-	held     map[*Turn]bool       // groups that another process holds,
+	watched  map[*Turn]bool       // groups that another process holds,
 	hinted   bool                 // since they were asked for last, with one that was announced
 	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes    lanes
 	teams    map[groups.Key]*team // see shared.go
-	checking map[groups.Key]*Turn // groups that were held, and that the scout looks at now
+	checking map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
 	poll     time.Duration
 	sick     atomic.Int64 // queues of which some group has said that it is unavailable
 	floors   floors
@@ -59,7 +59,7 @@ const (
 func NewTurns(limit int) *Turns {
 	now := time.Now()
 	t := &Turns{
-		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
+		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
 		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1},
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
@@ -263,7 +263,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
 		turn.misses.add(turn.head)
 		turn.hinted = hinted
-		t.hold(turn, 0)
+		t.watch(turn, 0)
 		if hinted {
 			t.Wake()
 		}
@@ -280,11 +280,11 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	}
 }
 
-func (t *Turns) hold(turn *Turn, holder int64) {
+func (t *Turns) watch(turn *Turn, holder int64) {
 	turn.state, turn.holder = heldElsewhere, holder
 	t.hinted = t.hinted || turn.hinted
 	t.known[turn.Key] = turn
-	t.held[turn] = true
+	t.watched[turn] = true
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
@@ -354,12 +354,12 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 	}
 }
 
-// unlink takes a parked or held turn out of the structure that it waits in.
+// unlink takes a parked or watched turn out of the structure that it waits in.
 func (t *Turns) unlink(turn *Turn) {
 	switch turn.state {
 	case dueLater:
 		heap.Remove(&t.due, turn.index)
 	case heldElsewhere:
-		t.unhold(turn)
+		t.unwatch(turn)
 	}
 }

@@ -182,15 +182,15 @@ func (d *dispatch) again(t *rapid.T, id *rapid.Generator[int64]) {
 
 // released is the scout's look at held groups: all are free, and some have no jobs.
 func (d *dispatch) released(t *rapid.T) {
-	xids, keys := d.turns.Held()
+	xids, keys := d.turns.Watched()
 	died := make(map[int64]bool)
 	for i, x := range xids {
 		died[x] = i%2 == 0
 	}
-	ended, orphans := d.turns.HeldBy(died)
+	ended, orphans := d.turns.WatchedBy(died)
 	keys = append(keys, ended...)
 	d.turns.Recheck(keys)
-	require.Empty(t, d.turns.held)
+	require.Empty(t, d.turns.watched)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
 		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shareOf(keys[0])}})
@@ -249,7 +249,7 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)
 	}
-	for turn := range turns.held {
+	for turn := range turns.watched {
 		place(turn, heldElsewhere)
 	}
 	for _, turn := range d.lanes {

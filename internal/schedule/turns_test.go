@@ -245,26 +245,26 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	mine, missed := turns.TryNext(), turns.TryNext()
 	turns.Done(missed, Outcome{Missed: true})
 
-	xids, unknown := turns.Held()
+	xids, unknown := turns.Watched()
 	require.ElementsMatch(t, []int64{7, 8}, xids)
 	require.Equal(t, []groups.Key{missed.Key}, unknown)
-	require.Equal(t, 4, turns.Look().Held)
-	ended, orphans := turns.HeldBy(map[int64]bool{7: true, 9: false})
+	require.Equal(t, 4, turns.Look().Watched)
+	ended, orphans := turns.WatchedBy(map[int64]bool{7: true, 9: false})
 	require.ElementsMatch(t, []groups.Key{group("a"), group("b")}, ended)
 	require.Equal(t, map[groups.Key]bool{group("a"): true, group("b"): true}, orphans)
-	ended, orphans = turns.HeldBy(map[int64]bool{8: false})
+	ended, orphans = turns.WatchedBy(map[int64]bool{8: false})
 	require.Equal(t, []groups.Key{group("c")}, ended)
 	require.Empty(t, orphans, "its holder committed")
-	ended, _ = turns.HeldBy(nil)
+	ended, _ = turns.WatchedBy(nil)
 	require.Empty(t, ended)
 
 	// The walk sees what this process itself holds, too.
 	cs[3].Holder = 9
 	turns.Offer(cs[3:4])
-	require.Equal(t, 4, turns.Look().Held)
+	require.Equal(t, 4, turns.Look().Watched)
 
 	turns.Recheck([]groups.Key{group("a"), missed.Key, mine.Key, group("never seen")})
-	require.Equal(t, 2, turns.Look().Held)
+	require.Equal(t, 2, turns.Look().Watched)
 	require.Nil(t, turns.TryNext())
 	cs[1].Holder = 0
 	require.Equal(t, 1, turns.Offer(cs[1:2]), "free again")

@@ -12,7 +12,7 @@ type View struct {
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
 	Worked  bool // jobs were worked since the last call of Look
-	Held    int  // groups that others hold
+	Watched int  // groups that others hold, or that were missed
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
 	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
@@ -44,7 +44,7 @@ func (t *Turns) Look() View {
 	v := View{
 		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
-		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
+		Watched: len(t.watched), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
 		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
@@ -118,13 +118,14 @@ func (t *Turns) Walked(queue string, complete bool) {
 	r.over, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
 }
 
-// Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
-func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
+// Watched returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not
+// known.
+func (t *Turns) Watched() (xids []int64, unknown []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hinted = false
-	seen := make(map[int64]bool, len(t.held))
-	for turn := range t.held {
+	seen := make(map[int64]bool, len(t.watched))
+	for turn := range t.watched {
 		switch {
 		case turn.holder == 0 && turn.misses.rests(turn.head):
 		case turn.holder == 0 || turn.shared && time.Since(turn.tried) >= t.poll: // see offerRunning
@@ -141,7 +142,7 @@ func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for turn := range t.held {
+	for turn := range t.watched {
 		if turn.holder < 0 {
 			keys, sessions = append(keys, turn.Key), append(sessions, -turn.holder)
 		}
@@ -149,12 +150,12 @@ func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
 	return keys, sessions
 }
 
-// HeldBy returns the groups held by the given transactions, all of them and those whose worker died.
-func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
+// WatchedBy returns the groups held by the given transactions, all of them and those whose worker died.
+func (t *Turns) WatchedBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	orphans = make(map[groups.Key]bool)
-	for turn := range t.held {
+	for turn := range t.watched {
 		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
 			keys = append(keys, turn.Key)
 			turn.tried = time.Time{} // there is room, where several jobs of the group may run
@@ -166,8 +167,8 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Recheck forgets held groups, whose heads are looked at next: those that are offered or announced until done is called
-// come back with what was known of them.
+// Recheck forgets watched groups, whose heads are looked at next: those that are offered or announced until done is
+// called come back with what was known of them.
 func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +176,7 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
 			t.checking[key] = turn
-			t.unhold(turn)
+			t.unwatch(turn)
 			delete(t.known, key)
 		}
 	}

@@ -28,7 +28,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 	require.Equal(t, int64(1), turns.known[group("ready")].head)
 	require.Len(t, turns.known, 3)
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
-	xids, unknown := turns.Held()
+	xids, unknown := turns.Watched()
 	require.Empty(t, unknown)
 	xid := pgtest.One[string](s.DB, "SELECT backend_xid::text FROM pg_stat_activity WHERE pid = $1",
 		l.Conn().PgConn().PID())
@@ -37,9 +37,9 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 
 	// Free again, the one above the finished job.
 	s.end(l, succeed(h)...)
-	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
+	require.NoError(t, scout.checkWatched(t.Context(), s.Session().Conn, View{}))
 	require.Equal(t, []string{"held"}, drained(turns))
-	require.Zero(t, turns.Look().Held)
+	require.Zero(t, turns.Look().Watched)
 }
 
 func TestWalkReachesEveryGroup(t *testing.T) {

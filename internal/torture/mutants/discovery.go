@@ -24,8 +24,8 @@ var discovery = []Mutant{
 			"gap: minGap, hurry: newBell(), seen: make(map[groups.Key]bool),")),
 	plant("held-groups-forgotten", "nobody looks at the groups that a dead worker held, before the next slow walk",
 		test("internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"),
-		in(watchFile, "	case view.Hinted:\n", "	case view.Hinted && view.Held < 0:\n"),
-		in(watchFile, "	case view.Held == 0:\n", "	case view.Held >= 0:\n")),
+		in(watchFile, "	case view.Hinted:\n", "	case view.Hinted && view.Watched < 0:\n"),
+		in(watchFile, "	case view.Watched == 0:\n", "	case view.Watched >= 0:\n")),
 	plant("priority-of-a-job-behind", "a group is offered first for the sake of a job that is not its head",
 		test("internal/schedule", "TestUrgentHeads"),
 		in("internal/schedule/sql/groups.sql", "j.xmax AS xid, j.priority\n", "j.xmax AS xid, (SELECT max(h.priority) "+
