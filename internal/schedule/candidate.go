@@ -52,7 +52,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 			continue
 		case turn.leftAlone(), c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
 			continue
-		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.rests(c.ID):
+		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.leftAlone(c.ID):
 			continue
 		default:
 			t.unlink(turn)

@@ -23,7 +23,7 @@ func (l *lanes) begin(queue string) { l.change(queue, 1) }
 func (l *lanes) end(queue string) { l.change(queue, -1) }
 
 func (l *lanes) change(queue string, by int) {
-	l.line.row(queue).work(by * lane)
+	l.line.row(queue).work(by * laneParts)
 	l.busy += by
 	if m := l.slots[queue]; m != nil && m.met {
 		m.tries -= by
@@ -32,7 +32,7 @@ func (l *lanes) change(queue string, by int) {
 
 func (l *lanes) working(queue string) int {
 	if r := l.line.rows[queue]; r != nil {
-		return r.working / lane
+		return r.working / laneParts
 	}
 	return 0
 }

@@ -22,18 +22,18 @@ import (
 type look struct {
 	on      bool // walks take long, so looks are made
 	pressed bool // something was enqueued somewhere since the last one began
-	known   point
-	paused  int64            // a digest
-	writers map[string]point // those of the last look, and above what theirs lies
-	pass    *pass            // what is left of the present look, or nil
-	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
+	known   progress
+	paused  int64               // a digest
+	writers map[string]progress // those of the last look, and above what theirs lies
+	pass    *pass               // what is left of the present look, or nil
+	owed    time.Time           // from then on, jobs that are due were not read for lack of room; or zero
 	took    time.Duration
 	news    int
 	rhythm  // of its steps
 }
 
-// A point is how far the jobs are known. The zero point is not known itself.
-type point struct {
+// Progress is how far the jobs are known. The zero progress is not known itself.
+type progress struct {
 	id int64     // the last that was drawn
 	at time.Time // the server's
 }
@@ -160,7 +160,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 // begin makes a pass: it sees how far the jobs are to be known then, and from where on they are not.
 func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
-	var now point
+	var now progress
 	var paused int64
 	err := conn.QueryRow(ctx, s.Schema.Qualify(statement("position")), s.Queues).Scan(&now.at, &now.id, &paused)
 	if err != nil {
@@ -179,12 +179,12 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 			from = from.lower(m)
 		}
 	}
-	next := make(map[string]point, len(writers))
+	next := make(map[string]progress, len(writers))
 	for _, w := range writers {
 		m, known := l.writers[w]
 		switch {
 		case first: // nobody knows since when
-			m = point{}
+			m = progress{}
 		case !known && prepared: // one of those that have ended may have become this
 			m = from
 		case !known:
@@ -215,7 +215,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-func (m point) lower(than point) point {
+func (m progress) lower(than progress) progress {
 	m.id = min(m.id, than.id)
 	if than.at.Before(m.at) {
 		m.at = than.at
@@ -226,12 +226,12 @@ func (m point) lower(than point) point {
 // readDue reads some jobs that are due soon, or were a moment ago.
 func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	queue := s.Queues[p.queue]
-	if view.parts[p.queue].room <= 0 {
+	if view.rooms[p.queue].room <= 0 {
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
 		return nil
 	}
 	hints := s.hints[:0]
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	h := Candidate{Key: groups.Key{Queue: queue}}
 	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(statement("due")),
 		[]any{queue, p.due.at, p.due.id, p.until, tuning.Rows}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
@@ -253,11 +253,11 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	hints := s.hints[:0]
 	var queues []string
 	for i, q := range s.Queues {
-		if view.parts[i].room > 0 {
+		if view.rooms[i].room > 0 {
 			queues = append(queues, q)
 		}
 	}
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	var h Candidate
 	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")), []any{queues, p.id, to, p.until},
 		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })

@@ -107,7 +107,7 @@ func (t *Turns) recover(p *probe) {
 // begin gives a turn to a lane.
 func (t *Turns) begin(turn *Turn) {
 	t.lanes.begin(turn.Queue)
-	t.lend(turn)
+	t.prepareClaim(turn)
 	if p := t.lanes.probed(turn.Queue); p != nil {
 		turn.probe, p.turn, p.at = p.nth, turn, time.Now().Add(probeTime)
 		t.earlier.ring()

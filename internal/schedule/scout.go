@@ -124,8 +124,8 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 //   - A claim has met a pause. Another walk is needed: the next look sees no change if the pause is over by then.
 //   - There is no room. The walk is cut, and so the others need not wait for it.
 func (s *Scout) view() View {
-	view := s.Turns.Look()
-	for i, p := range view.parts {
+	view := s.Turns.View()
+	for i, p := range view.rooms {
 		w := &s.walks[i]
 		w.needed = w.needed || p.paused
 		if p.room <= 0 { // looks do not read its new jobs either
@@ -184,7 +184,7 @@ func (s *Scout) read(
 	ctx context.Context, conn *pgx.Conn, w *walk, sql string, args ...any,
 ) (n int, last string, err error) {
 	begin := time.Now()
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	var found []Candidate
 	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID

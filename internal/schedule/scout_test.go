@@ -96,7 +96,7 @@ func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
 		s.run(scout)
 		got := make(chan *Turn)
 		go func() { got <- turns.Next(t.Context()) }()
-		s.Until(func() bool { return turns.Look().Watched == 1 })
+		s.Until(func() bool { return turns.View().Watched == 1 })
 		free(s, l, h)
 		require.Equal(t, "a", (<-got).GroupID)
 	})
@@ -278,7 +278,7 @@ func TestScoutWithAFullLineAsks(t *testing.T) {
 	scout := NewScout(turns, []string{queue}, s.Schema, time.Millisecond)
 	require.Zero(t, scout.Looked())
 	s.run(scout)
-	s.Until(func() bool { return turns.Look().Room <= 0 })
+	s.Until(func() bool { return turns.View().Room <= 0 })
 	for range 2 { // the first look may be the one that filled the line
 		before := scout.Looked()
 		s.Until(func() bool { return scout.Looked().After(before) })

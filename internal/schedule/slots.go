@@ -73,7 +73,7 @@ func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
 		turn.tried, turn.misses, turn.troubles, turn.Unavailable = was.tried, was.misses, was.troubles, was.Unavailable
-		turn.single, turn.alone, turn.hurried = was.single, was.alone, was.hurried
+		turn.single, turn.noCompany, turn.hurried = was.single, was.noCompany, was.hurried
 		delete(t.checking, key)
 	}
 	return turn

@@ -24,7 +24,7 @@ func TestTroubleWithJobsBehind(t *testing.T) {
 		require.Same(t, turn, turns.TryNext())
 	}
 	turns.Done(turn, Outcome{Missed: true})
-	require.Zero(t, turns.Look().Watched, "it is not watched")
+	require.Zero(t, turns.View().Watched, "it is not watched")
 	require.Equal(t, 2, turn.troubles, "and so it is forgotten in the end, if it has no jobs")
 	turn.at = time.Now()
 	turns.Due()
@@ -63,7 +63,7 @@ func TestTroubleIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		turns, turn := longTrouble(t)
 		begin := time.Now()
-		for turns.Done(turn, Outcome{Missed: true}); turns.Look().Watched == 0; turns.Done(turn, Outcome{Missed: true}) {
+		for turns.Done(turn, Outcome{Missed: true}); turns.View().Watched == 0; turns.Done(turn, Outcome{Missed: true}) {
 			untilTried(t, turns, turn)
 		}
 		require.Less(t, time.Since(begin), 2*tuning.Long)

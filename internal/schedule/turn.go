@@ -16,7 +16,7 @@ type Turn struct {
 
 	share      string // of the queue
 	row        *row   // that it was in last, which pays
-	part       int    // of the lane
+	lanePart   int    // the part of the lane that it pays for
 	state      turnState
 	probe      int       // it was lent when its queue was probed for the nth time
 	hinted     bool      // a message was announced rather than found: the group may have no row yet
@@ -29,7 +29,7 @@ type Turn struct {
 	nextLocked int       // how often in a row that was because of somebody who had just locked the next job
 	tried      time.Time // when its claim was missed last
 	asks       bool      // watched for want of one: when it is looked at, another claim of the queue may try
-	alone      bool      // the head is not to be worked in company: it has failed before, say
+	noCompany  bool      // the head is not to be worked in company: it has failed before, say
 	again      bool      // announced while a lane had it
 	head       int64
 	// priority is that of the head, as far as is known, and rank that of the list that it is in.

@@ -41,7 +41,7 @@ type Turns struct {
 	scouted  []*row // those of the scout's queues
 	batches  map[string]Batch
 	shares   map[string]func(groupIDs []string) []string // of queues that have any
-	worked   bool                                        // a job was worked since the last Look
+	worked   bool                                        // a job was worked since the last View
 	wake     bell                                        // rings when the scout is to look at the Turns
 }
 
@@ -60,7 +60,7 @@ func NewTurns(limit int) *Turns {
 	now := time.Now()
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
-		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1},
+		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, validFor: floorAge, looks: 1},
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
@@ -119,18 +119,18 @@ func (t *Turns) take() *Turn {
 	}
 	t.begin(turn)
 	groups := t.batches[turn.Queue].Groups
-	if groups > 1 && !turn.alone && !turn.shared && t.lanes.probed(turn.Queue) == nil {
+	if groups > 1 && !turn.noCompany && !turn.shared && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	t.pay(turn)
-	if turn.row.over && t.low(turn.row, turn.Queue) {
+	if turn.row.overflowed && t.low(turn.row, turn.Queue) {
 		t.Wake() // there may be more than it could hold
 	}
 	return turn
 }
 
-// lend prepares a group's claim.
-func (t *Turns) lend(turn *Turn) {
+// prepareClaim readies a group for a lane that is about to claim it.
+func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
@@ -157,7 +157,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 		if next == nil {
 			return
 		}
-		t.lend(next)
+		t.prepareClaim(next)
 		turn.with = append(turn.with, next)
 	}
 }
@@ -165,7 +165,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
+	turn.noCompany, turn.ahead = o.NoCompany, o.Seen.Ahead
 	if !o.Missed {
 		turn.priority, turn.misses = o.Priority, misses{}
 	}
@@ -219,7 +219,7 @@ type Outcome struct {
 	DueIn      time.Duration // the head may not run before this, or 0
 	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
 	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
-	Alone      bool          // the next claim is to be of this group only
+	NoCompany  bool          // the next claim is to be of this group only
 	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
 	Seen       lease.Seen    // what the claim has learned
 	Priority   int           // the head's, if that is the same as before
@@ -270,7 +270,7 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
 	case again, o.More &&
-		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.alone || turn.single > o.Finished):
+		(!r.overflowed || r.len() == 0 || turn.spent+1 < quantum || turn.noCompany || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
@@ -297,7 +297,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	}
 	t.learn(turn, o)
 	turn.again = false
-	t.lend(turn)
+	t.prepareClaim(turn)
 	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
 	turn.entered = o.Finished
 	return true
@@ -305,7 +305,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 
 // Join is Again for a turn that is to be claimed together with first, if both may be in company.
 func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
-	if first.alone || o.Alone || !t.Again(turn, o) {
+	if first.noCompany || o.NoCompany || !t.Again(turn, o) {
 		return false
 	}
 	first.with = append(first.with, turn)

@@ -14,10 +14,10 @@ import (
 func TestNextWaits(t *testing.T) {
 	turns := newTurns(t)
 	got, _ := waiting(t, turns) // it waits, or is about to: the scout is asked to look
-	require.True(t, turns.Look().Idle)
+	require.True(t, turns.View().Idle)
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.Equal(t, "a", (<-got).GroupID)
-	require.False(t, turns.Look().Idle)
+	require.False(t, turns.View().Idle)
 
 	turns.Offer(ready("b"))
 	require.Equal(t, "b", turns.Next(t.Context()).GroupID, "at once")
@@ -45,7 +45,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	<-turns.wake
 	cancel()
 	require.Nil(t, <-got)
-	require.False(t, turns.Look().Idle, "it does not wait any more")
+	require.False(t, turns.View().Idle, "it does not wait any more")
 	turns.Offer(ready("a"))
 	require.Equal(t, []string{"a"}, drained(turns))
 }
@@ -150,7 +150,7 @@ func TestLateLook(t *testing.T) {
 		turns.Offer(cs)
 		turn := turns.TryNext()
 		turn.Unavailable++
-		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Alone: true, OneByOne: 9})
+		turns.Done(turn, Outcome{More: true, DueIn: time.Second, NoCompany: true, OneByOne: 9})
 		cs[0].Holder = 7
 		turns.Offer(cs)
 		ended, _ := turns.WatchedBy(map[int64]bool{7: false})
@@ -164,7 +164,7 @@ func TestLateLook(t *testing.T) {
 		turns.Due()
 		turn = turns.TryNext()
 		require.Equal(t, 1, turn.Unavailable)
-		require.True(t, turn.alone)
+		require.True(t, turn.noCompany)
 		require.EqualValues(t, 9, turn.single)
 
 		turns.Done(turn, Outcome{Missed: true})

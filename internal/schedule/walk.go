@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// rest returns how long to wait between walks that take so long.
-func (s *Scout) rest(took time.Duration) time.Duration {
+// walkPause returns how long to wait between walks that take so long.
+func (s *Scout) walkPause(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
@@ -63,8 +63,8 @@ func (w walk) covers() bool { return w.covered && !w.needed }
 // together reports whether the others wait for the end of the walk before they begin again.
 func (w walk) together() bool { return w.midway && !w.apart }
 
-// over reports whether groups beyond the line wait for their turn, and there is room.
-func (p part) over() bool { return !p.roomy && p.low }
+// overflowWaits reports whether groups beyond the line wait for their turn, and there is room.
+func (p queueRoom) overflowWaits() bool { return !p.roomy && p.low }
 
 // sum adds up what walks have cost: all, or those that are not under way.
 func (s *Scout) sum(all bool) (took time.Duration, heads int) {
@@ -94,13 +94,13 @@ func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 	next = time.Duration(math.MaxInt64)
 	for i := range s.walks {
 		n := (s.queue + 1 + i) % len(s.walks)
-		w, p := &s.walks[n], view.parts[n]
+		w, p := &s.walks[n], view.rooms[n]
 		wait := s.Poll // woken when the line runs low, or called again when those that have begun end
 		switch {
 		case p.room <= 0, w.midway && w.cut && !p.low:
 		case w.midway:
 			wait = s.nextBatch(w, p, view)
-		case p.over():
+		case p.overflowWaits():
 			wait = 0
 		case !together, w.covered && w.needed: // one that hurries waits for no other
 			wait = s.nextBegin(w, view, took)
@@ -113,7 +113,7 @@ func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 }
 
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
-func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
+func (s *Scout) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 	switch {
 	case w.paced && !w.needed && p.roomy:
 		return pace*w.batch - time.Since(w.walked)
@@ -136,7 +136,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	case w.needed, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
-		gap = max(gap, s.Poll/2, s.rest(took))
+		gap = max(gap, s.Poll/2, s.walkPause(took))
 	default:
 		gap = max(gap, took)
 	}
@@ -154,11 +154,11 @@ func (s *Scout) press() {
 // beginWalk begins the walk over a queue: by itself if groups beyond the line wait there or others are under way, else
 // together with others.
 func (s *Scout) beginWalk(n int, view View) {
-	apart := view.parts[n].over() || slices.ContainsFunc(s.walks, walk.together)
+	apart := view.rooms[n].overflowWaits() || slices.ContainsFunc(s.walks, walk.together)
 	now := time.Now()
-	for i, p := range view.parts {
+	for i, p := range view.rooms {
 		w := &s.walks[i]
-		if i == n || !apart && !w.midway && p.room > 0 && !p.over() {
+		if i == n || !apart && !w.midway && p.room > 0 && !p.overflowWaits() {
 			*w = walk{
 				midway: true, apart: apart, skip: w.skip, paced: w.covers(), covered: w.covered,
 				began: now, news: s.news, rhythm: w.rhythm,
@@ -180,7 +180,7 @@ func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int)
 	if !w.midway {
 		s.beginWalk(n, view)
 	}
-	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[n].room, tuning.Rows))
+	r, more, err := s.readOn(ctx, conn, w, queue, min(view.rooms[n].room, tuning.Rows))
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func (s *Scout) endWalk(w *walk, queue string) {
 		if s.slowed++; s.whole <= s.slow() {
 			s.slowed = 0
 		}
-		s.Turns.Checked(began, 2*(time.Since(began)+s.rest(s.whole)))
+		s.Turns.Checked(began, 2*(time.Since(began)+s.walkPause(s.whole)))
 	}
 	if !slices.ContainsFunc(s.walks, walk.together) {
 		s.calm(s.news > w.news)
@@ -259,8 +259,8 @@ func (s *Scout) calm(news bool) {
 func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
 	for n := range s.walks {
 		for more := true; more; more = s.walks[n].midway {
-			view := s.Turns.Look()
-			if view.parts[n].room <= 0 {
+			view := s.Turns.View()
+			if view.rooms[n].room <= 0 {
 				if err := s.lookUrgent(ctx, conn, view); err != nil {
 					return err
 				}

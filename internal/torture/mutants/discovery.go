@@ -116,7 +116,7 @@ var discovery = []Mutant{
 	plant("shares-by-turns",
 		"the shares of a queue have turns alike, however long their jobs take and whatever their weights",
 		test("internal/schedule", "TestSharesOfLanes"),
-		in(sharesFile, "u.part = lane / len(together)", "u.part = 0 / len(together)")),
+		in(sharesFile, "u.lanePart = laneParts / len(together)", "u.lanePart = 0 / len(together)")),
 	plant("share-fills-the-line", "a share with many groups leaves no room in line for those of others",
 		test("internal/schedule", "TestShareIsFoundBehindAnother"),
 		in(sharesFile, "room = max(room, t.limit/", "room = max(room, 0/")),
