@@ -13,8 +13,8 @@ type Candidate struct {
 	DueIn    time.Duration
 	Holder   int64 // the transaction that runs it, or less than 0 the session, or 0
 	Paused   bool  // not to be claimed
-	Slot     bool  // its queue has a limit,
-	Shared   int   // and so many jobs of a group may run at once there; 0: one, as in other queues
+	Slot     bool  // its queue has a limit
+	Shared   int   // how many jobs of the group may run at once; 0: one, as in queues without such a limit
 	Orphan   bool  // its worker has just died: it had its turn, and goes first
 	Priority int
 

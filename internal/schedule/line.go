@@ -57,22 +57,23 @@ const evenWithin = tuning.Rest
 type row struct {
 	name    string        // of the queue, or the share
 	working int           // parts of lanes that work it
-	weight  int           // by so much less its use counts
-	used    time.Duration // the lanes' time that it has had, up to
-	at      time.Time
+	weight  int           // by which its use is divided
+	used    time.Duration // the lanes' time that it has had until at
+	at      time.Time     // when used was brought up to date
 
-	shares *line // has the queue's groups, instead of
+	// shares has the groups of a queue that is divided among shares, instead of the lists below; or nil.
+	shares *line
 	// fresh are those of the first walk: they have their first turns before anybody has a second, so a group that the
 	// walk reaches late does not wait for the jobs of those before it.
 	fresh      waitlist
-	seenBefore waitlist
-	ranks      // go before these
+	seenBefore waitlist // all other groups without a priority
+	ranks               // groups with a priority: they go before the others
 
 	overflowed bool   // since the last walk began it has not had room for every ready group
 	dropped    bool   // a group left it since then although it has more jobs
 	started    bool   // the first walk has ended, or has found more than the row holds
 	paused     bool   // a group left it since the last look because it was paused
-	refill     refill // a share's
+	refill     refill // of a share that has overflowed
 
 	probe probe
 }

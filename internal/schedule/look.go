@@ -17,19 +17,20 @@ import (
 // worker beside a million delayed groups takes 1.1% of a core, its sessions included (bench/RESULTS.md, delayed).
 //
 // A job may be committed long after its id was drawn, or its time set. So the scout notes who is writing to the jobs
-// (writers.sql), and for each of them how far the jobs were known at the look before, when they were not: what they
-// write lies above it. A look goes back to that of those who have ended since the last one.
+// (writers.sql). For each writer it keeps how far the jobs were known at the last look that did not see that writer
+// yet. All that the writer inserts lies above that. A look goes back to that of the writers who have ended since the
+// last one.
 type look struct {
 	on      bool // walks take long, so looks are made
-	pressed bool // something was enqueued somewhere since the last one began
+	pressed bool // something was enqueued somewhere since the last look began
 	known   progress
-	paused  int64               // a digest
-	writers map[string]progress // those of the last look, and above what theirs lies
+	paused  int64               // a digest of what is paused
+	writers map[string]progress // those who wrote at the last look; what they insert lies above this
 	pass    *pass               // what is left of the present look, or nil
-	owed    time.Time           // from then on, jobs that are due were not read for lack of room; or zero
-	took    time.Duration
-	news    int
-	rhythm  // of its steps
+	owed    time.Time           // the earliest due time that a look skipped because memory was full; zero: none
+	took    time.Duration       // what the steps of the look took
+	news    int                 // candidates of the look that were news
+	rhythm                      // of its steps
 }
 
 // Progress is how far the jobs are known. The zero progress is not known itself.
@@ -40,12 +41,13 @@ type progress struct {
 
 // A pass is the part of a look that is yet to be read.
 type pass struct {
-	id, last int64         // new jobs: behind this id, up to the last
-	queue    int           // due jobs: of this of the Queues and those behind it,
-	due      cursor        // behind this one,
-	from     time.Time     // or in the next queue from then on,
-	until    time.Time     // up to then
-	ahead    time.Duration // of the server's clock is ours
+	id    int64         // new jobs are yet to be read behind this id
+	last  int64         // new jobs are to be read up to this id
+	queue int           // due jobs are yet to be read of this one of the Queues and those behind it, by its index
+	due   cursor        // due jobs of that queue are yet to be read behind this one
+	from  time.Time     // the earliest due time to be read, in each queue
+	until time.Time     // the latest due time to be read, in each queue
+	ahead time.Duration // by so much our clock is ahead of the server's
 }
 
 // A cursor is the place of a delayed job.

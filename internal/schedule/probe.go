@@ -23,11 +23,11 @@ const (
 // the other, with pauses between them. Groups wait in line meanwhile, and are all tried once one has had success.
 type probe struct {
 	said  []string  // groups that say that it is down, since one has had success; sickGroups of them at most
-	open  bool      // the queue is probed,
-	nth   int       // for the nth time
-	turn  *Turn     // under way, or nil
+	open  bool      // the queue is probed
+	nth   int       // how often it has begun to be probed
+	turn  *Turn     // the turn of the probe that is under way, or nil
 	tried int       // probes, one after the other
-	at    time.Time // the next one may begin; or when probing ended
+	at    time.Time // when the next one may begin, or when probing ended
 }
 
 // ready reports whether a lane may work the queue.

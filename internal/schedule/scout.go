@@ -31,23 +31,23 @@ type Scout struct {
 	// Trouble is told of a group whose row the server refuses to make ready for a claim.
 	Trouble func(key groups.Key, err error)
 
-	duties  []duty // in their order
-	walks   []walk // of each of the Queues
-	queue   int    // the one whose walk was read last, by its index
-	gap     time.Duration
-	whole   time.Duration // what the last walks over all queues took, since
-	began   time.Time     // the first of those,
-	slowed  int           // and so many times, one after the other, they were slow
+	duties  []duty        // in their order
+	walks   []walk        // of each of the Queues
+	queue   int           // the one of the Queues whose walk was read last, by its index
+	gap     time.Duration // between two walks, or looks
+	whole   time.Duration // what the last walks over all queues took
+	began   time.Time     // when the first of those walks began
+	slowed  int           // how many times one after the other such walks were slow
 	refills rhythm
 	look    look
 	urgency urgency
 	urging  bool                // only heads with a priority are looked for
-	hints   []Candidate         // to be used again
+	hints   []Candidate         // memory for the hints of a look, to be used again
 	checked time.Time           // when watched groups were last looked at,
-	kept    rhythm              // of looks at those that sessions hold
-	asked   time.Time           // and those who enqueue,
-	askGap  time.Duration       // and how long not to, from then on
-	news    int                 // so far
+	kept    rhythm              // of looks at groups that sessions hold
+	asked   time.Time           // when was last asked who is writing to jobs
+	askGap  time.Duration       // how long not to ask that again, from then on
+	news    int                 // candidates that were news, so far
 	orphans map[groups.Key]bool // groups whose worker has just died
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
@@ -137,7 +137,7 @@ func (s *Scout) view() View {
 
 // A duty is what the scout does again and again.
 type duty struct {
-	wait  func(View) time.Duration // until it is to be done
+	wait  func(View) time.Duration // how long it is until the duty is to be done
 	do    func(context.Context, *pgx.Conn, View) error
 	finds bool // it looks for work: Looked counts it
 }

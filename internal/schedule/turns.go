@@ -24,11 +24,11 @@ type Turns struct {
 	line     line                 // ready, in order
 	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
 	due      dueHeap              // groups whose head is not due yet
-	most     int                  // of them are parked,
-	soon     time.Duration        // and half of that is for those due within this
-	earlier  bell                 // rings when the first of them has changed, or when a queue is to be probed
-	watched  map[*Turn]bool       // groups that another process holds,
-	hinted   bool                 // since they were asked for last, with one that was announced
+	most     int                  // groups that are parked at most
+	soon     time.Duration        // half of the room for parked groups is for those that are due within this time
+	earlier  bell                 // rings when another group is due first, or when a queue is to be probed
+	watched  map[*Turn]bool       // groups that another process holds, or that were missed
+	hinted   bool                 // one that was announced was added to them since the last call of Watched
 	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes    lanes
 	teams    map[groups.Key]*team // see shared.go
@@ -36,10 +36,10 @@ type Turns struct {
 	poll     time.Duration
 	sick     atomic.Int64 // queues of which some group has said that it is unavailable
 	floors   floors
-	limit    int    // of each queue's row
-	refills  int    // so far
-	scouted  []*row // those of the scout's queues
-	batches  map[string]Batch
+	limit    int                                         // of each queue's row
+	refills  int                                         // refills that have been read so far
+	scouted  []*row                                      // rows of the scout's queues
+	batches  map[string]Batch                            // of queues that have any
 	shares   map[string]func(groupIDs []string) []string // of queues that have any
 	worked   bool                                        // a job was worked since the last View
 	wake     bell                                        // rings when the scout is to look at the Turns
@@ -211,11 +211,11 @@ const quantum = tuning.Few
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
-	Missed     bool          // the claim found nothing: held elsewhere, no jobs, no row,
-	NextLocked bool          // or somebody had just locked the next job of a group that several run,
-	Over       bool          // or no slot: the queue is at its limit
+	Missed     bool          // the claim found nothing: held elsewhere, no jobs, no row, or one of the next two
+	NextLocked bool          // somebody had just locked the next job of a group that several run
+	Over       bool          // there was no slot: the queue is at its limit
 	Finished   int64         // the id of the job that is gone from the group, or 0
-	More       bool          // there was another job behind it
+	More       bool          // there is another job behind the one that was claimed
 	DueIn      time.Duration // the head may not run before this, or 0
 	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
 	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
@@ -249,7 +249,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	if o.Paused {
 		t.line.row(turn.Queue).paused = true
 	}
-	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
+	if o.Finished <= 0 {
+		// Nothing was finished. So the floor may be wrong: Again may have raised it for a job that was not completed,
+		// or a lower id came late.
 		t.floors.drop(turn.Key)
 	} else {
 		turn.troubles = 0

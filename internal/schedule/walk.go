@@ -39,16 +39,16 @@ type walk struct {
 	cut     bool   // the queue's part of the line was full at some time since it began
 	apart   bool   // it was cut, or has begun by itself: groups were left outside the line, or it hurries
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
-	paced   bool   // it need not hurry
-	covered bool   // one has begun and ended since looks are made
+	paced   bool   // slow: looks cover this queue, so the walk pauses between batches
+	covered bool   // a whole walk was made since looks began
 	needed  bool   // another one is to be made soon, although looks are made
 	began   time.Time
-	took    time.Duration // its statements
-	heads   int           // seen
-	news    int           // the scout's when it began
-	share   *row          // whose refill it is,
-	until   string        // and behind which group there was no more room for it, if it was cut
-	rhythm                // its own while it is apart; the others share one
+	took    time.Duration // what its statements took
+	heads   int           // heads that it has seen
+	news    int           // Scout.news when it began
+	share   *row          // the share whose refill it is, or nil
+	until   string        // the group behind which there was no more room for that share, if the refill was cut
+	rhythm                // its own while it is apart; those that are not share one
 }
 
 // A rhythm is when the last batch was read, by a walk or a look, and how long that took.
@@ -60,7 +60,7 @@ type rhythm struct {
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
 func (w walk) covers() bool { return w.covered && !w.needed }
 
-// together reports whether the others wait for the end of the walk before they begin again.
+// together reports whether the common next round must wait for this walk.
 func (w walk) together() bool { return w.midway && !w.apart }
 
 // overflowWaits reports whether groups beyond the line wait for their turn, and there is room.

@@ -82,7 +82,7 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 	return released, err
 }
 
-// nextAsk returns how long to leave those alone who enqueue.
+// nextAsk returns how long to wait before asking again who is writing to jobs.
 func (s *Scout) nextAsk(view View) time.Duration {
 	switch {
 	case view.Unproven > 0:
