@@ -63,7 +63,8 @@ func TestTroubleIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		turns, turn := longTrouble(t)
 		begin := time.Now()
-		for turns.Done(turn, Outcome{Missed: true}); turns.View().Watched == 0; turns.Done(turn, Outcome{Missed: true}) {
+		missed := Outcome{Missed: true}
+		for turns.Done(turn, missed); turns.View().Watched == 0; turns.Done(turn, missed) {
 			untilTried(t, turns, turn)
 		}
 		require.Less(t, time.Since(begin), 2*tuning.Long)

@@ -18,7 +18,7 @@ type Turn struct {
 	row        *row   // the row that it was in last, which pays for its lane
 	lanePart   int    // the part of the lane that it pays for
 	state      turnState
-	probe      int       // it was lent when its queue was probed for the nth time
+	probe      int       // a lane took it when its queue was probed for the nth time
 	hinted     bool      // a message was announced rather than found: the group may have no row yet
 	with       []*Turn   // other groups of the queue, to be claimed together with this one
 	jobs       int       // how many a claim may take
