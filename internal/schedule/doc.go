@@ -1,7 +1,7 @@
 // Package schedule decides which group is next: it finds groups with jobs, keeps them in line, and hands them to the
 // lanes of a process in turn. All that it keeps in memory about groups is a hint: the claim decides (package lease). It
-// opens no connection: the worker gives it one for the scout, and the sweep its transactions (Collect, Firsts). It knows
-// no job's payload.
+// opens no connection: the worker gives it one for the scout, and the sweep its transactions (Collect, Firsts). It
+// knows no job's payload.
 //
 //	notices, redrives ---------> Turns.Announce --+
 //	                                              +--> line, due, watched ---> Turns.Next ---> a seat of package fifo

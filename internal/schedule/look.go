@@ -172,28 +172,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	from, first := l.known, l.writers == nil
-	if first {
-		from = now
-	}
-	for w, m := range l.writers {
-		if !slices.Contains(writers, w) {
-			from = from.lower(m)
-		}
-	}
-	next := make(map[string]progress, len(writers))
-	for _, w := range writers {
-		m, known := l.writers[w]
-		switch {
-		case first: // nobody knows since when
-			m = progress{}
-		case !known && prepared: // one of those that have ended may have become this
-			m = from
-		case !known:
-			m = l.known
-		}
-		next[w] = m
-	}
+	first := l.writers == nil
+	from, next := l.unknownFrom(now, writers, prepared)
 	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || !first && paused != l.paused ||
 		from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
@@ -215,6 +195,36 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	p.due.at, l.owed = p.from, time.Time{}
 	l.pass = p
 	return nil
+}
+
+// unknownFrom returns from where on jobs may have been written that the last look could not see, and the same for each
+// of those who write now, for the look that does not see them any more. now is how far jobs are drawn.
+func (l *look) unknownFrom(
+	now progress, writers []string, prepared bool,
+) (from progress, next map[string]progress) {
+	first := l.writers == nil
+	from, next = l.known, make(map[string]progress, len(writers))
+	if first {
+		from = now
+	}
+	for w, m := range l.writers {
+		if !slices.Contains(writers, w) {
+			from = from.lower(m)
+		}
+	}
+	for _, w := range writers {
+		m, known := l.writers[w]
+		switch {
+		case first: // nobody knows since when
+			m = progress{}
+		case !known && prepared: // one of those that have ended may have become this
+			m = from
+		case !known:
+			m = l.known
+		}
+		next[w] = m
+	}
+	return from, next
 }
 
 func (m progress) lower(than progress) progress {

@@ -197,20 +197,16 @@ func (s *Scout) read(
 	if err != nil {
 		return 0, "", err
 	}
-	found = s.unrefused(s.Turns.admit(found, w))
-	for _, row := range []struct {
-		sql string
-		of  func(c *Candidate) bool
-	}{
-		{statement("ensure"), func(c *Candidate) bool { return c.missing && !c.Paused }},
-		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
-		{statement("ensure_shared"), func(c *Candidate) bool { return c.Shared > 0 }},
-	} {
-		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
-			return 0, "", err
-		}
+	if found, err = s.makeReady(ctx, conn, s.Turns.admit(found, w)); err != nil {
+		return 0, "", err
 	}
-	late := time.Since(begin) - minGap // an answer that takes longer says too late when a job is due
+	s.offer(found, time.Since(begin))
+	return n, last, nil
+}
+
+// offer offers candidates to the Turns; took is how long it took to read them and to make them ready.
+func (s *Scout) offer(found []Candidate, took time.Duration) {
+	late := took - minGap // an answer that takes longer says too late when a job is due
 	for i := range found {
 		if late > 0 && found[i].DueIn > 0 {
 			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)
@@ -219,7 +215,6 @@ func (s *Scout) read(
 	// Every process walks the same way; in the same order they would meet at every group.
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
-	return n, last, nil
 }
 
 // heads runs a statement that ends with heads.sql, and calls each for every head in its answer. One that has been due

@@ -12,11 +12,11 @@ const stuck = "-jobs 1000 -groups 20 -processes 2 -lanes 2 -batch 1 -clashes 2 -
 var discovery = []Mutant{
 	plant("no-row-for-a-new-group", "nobody makes the rows of new groups, so their jobs wait for ever",
 		run(contended, "I8"),
-		in(scoutFile, "return c.missing && !c.Paused", "return c.missing && !c.Paused && conn == nil")),
+		in(rowsFile, "return c.missing && !c.Paused", "return c.missing && !c.Paused && conn == nil")),
 	plant("row-made-only-once",
 		"a group's row is made when the group is first seen, and not again when it has been collected",
 		run(patient, "I8"),
-		in(scoutFile, "return c.missing && !c.Paused",
+		in(rowsFile, "return c.missing && !c.Paused",
 			"\n			seen := s.seen[c.Key]\n			s.seen[c.Key] = true\n"+
 				"			return c.missing && !c.Paused && !seen"),
 		in(scoutFile, "	hurry   bell\n}", "	hurry   bell\n	seen    map[groups.Key]bool\n}"),
@@ -46,7 +46,7 @@ var discovery = []Mutant{
 		run(delayed, "I12"), in("internal/lease/hold.go", "min(max(at, from)-from,", "min(max(at+15e6, from)-from,")),
 	plant("trouble-with-one-row-for-all", "a row that the server refuses to make keeps all groups from being found",
 		test("fifo", "TestRefusedRowIsTroubleOfItsGroup"),
-		in("internal/schedule/rows.go", "	case !lease.Blames(err):\n		return nil",
+		in(rowsFile, "	case !lease.Blames(err):\n		return nil",
 			"	case err != nil || !lease.Blames(err):\n		return nil")),
 	plant("trouble-not-parked", "a group about which the server refuses something is tried again at once, and again",
 		test("fifo", "TestTroubleIsOfItsGroup"),
@@ -76,7 +76,7 @@ var discovery = []Mutant{
 		test(".", "TestBlockedGroupsStopNoOther"),
 		in(attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""),
 		in("internal/schedule/candidate.go", "		if c.Paused {\n			continue\n		}\n", ""),
-		in(scoutFile, "return c.missing && !c.Paused", "return c.missing")),
+		in(rowsFile, "return c.missing && !c.Paused", "return c.missing")),
 	plant("collected-without-a-second-look", "the row of a group is deleted that has had a job since it was found idle",
 		test("internal/schedule", "TestCollectLooksTwice"),
 		in("internal/schedule/sql/collect.sql", "\n  AND (SELECT true FROM pgfifo.jobs j "+
