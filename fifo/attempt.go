@@ -89,7 +89,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)
-		claim[0].outcome.Behind = s.lane.Missed() == lease.NextLocked
+		claim[0].outcome.NextLocked = s.lane.Missed() == lease.NextLocked
 		return a
 	}
 	if claim[0].turn.HasSlot() {

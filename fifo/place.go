@@ -55,7 +55,7 @@ func (p *place) failed(r *result, delay time.Duration, more bool) {
 // learned returns what the Turns should know.
 func (p *place) learned() schedule.Outcome {
 	o := p.outcome
-	o.Alone, o.OneByOne = p.alone, p.upTo
+	o.NoCompany, o.OneByOne = p.alone, p.upTo
 	if p.held != nil {
 		o.Seen = p.held.Seen
 		if o.Finished == 0 {

@@ -13,8 +13,8 @@ type Candidate struct {
 	DueIn    time.Duration
 	Holder   int64 // the transaction that runs it, or less than 0 the session, or 0
 	Paused   bool  // not to be claimed
-	Slot     bool  // its queue has a limit,
-	Shared   int   // and so many jobs of a group may run at once there; 0: one, as in other queues
+	Slot     bool  // its queue has a limit
+	Shared   int   // how many jobs of the group may run at once; 0: one, as in queues without such a limit
 	Orphan   bool  // its worker has just died: it had its turn, and goes first
 	Priority int
 
@@ -50,9 +50,9 @@ func (t *Turns) Offer(cs []Candidate) int {
 				reranked[turn.row] = true
 			}
 			continue
-		case turn.state == dueLater && turn.troubles > 0, c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
+		case turn.leftAlone(), c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
 			continue
-		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.rests(c.ID):
+		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.leftAlone(c.ID):
 			continue
 		default:
 			t.unlink(turn)
@@ -61,7 +61,7 @@ func (t *Turns) Offer(cs []Candidate) int {
 		switch {
 		case c.Holder != 0:
 			turn.misses = misses{}
-			t.hold(turn, c.Holder)
+			t.watch(turn, c.Holder)
 		case c.DueIn > 0:
 			t.park(turn, time.Now().Add(c.DueIn))
 		default:

@@ -1,10 +1,15 @@
 // Package schedule decides which group is next: it finds groups with jobs, keeps them in line, and hands them to the
-// lanes of a process in turn. It is the only package that keeps anything in memory about groups, and all of that is a
-// hint: the claim decides (package lease). It knows no connection but the scout's, and no job's payload.
+// lanes of a process in turn. All that it keeps in memory about groups is a hint: the claim decides (package lease). It
+// opens no connection: the worker gives it one for the scout, and the sweep its transactions (Collect, Firsts). It
+// knows no job's payload.
 //
-//	notifications, redrives --> Turns.Announce                     Turns.Next --> a lane: Turn.Request, the claim
-//	                               |                                  ^                       |
-//	the Scout's walks and looks -> Turns.Offer --> line, due, held ---|   Turns.Done, Again <-- Outcome, Seen
+//	notices, redrives ---------> Turns.Announce --+
+//	                                              +--> line, due, watched ---> Turns.Next ---> a seat of package fifo
+//	the Scout's walks, looks --> Turns.Offer -----+               ^                              |
+//	                                                              |              Turn.Request -> the claim (lease)
+//	                                                              |                              the handlers
+//	                                                              |                              |
+//	                                                              +--- Turns.Done, Again <--- Outcome, Seen
 //
 // # Whose turn it is
 //
@@ -16,8 +21,8 @@
 // processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
 // every 25 to 50 ms (slots.go). A group of which several jobs may run at once has as many lanes, which join one after
 // the other (shared.go). A group that is not due waits in memory (due.go); one that another process holds is watched
-// (watch.go). A queue whose jobs cannot be done, because what they need is down, is probed: it has one lane now and
-// then (probe.go).
+// (watch.go); one about which the server refuses something is left alone for a while (trouble.go). A queue whose jobs
+// cannot be done, because what they need is down, is probed: it has one lane now and then (probe.go).
 //
 // # How groups are found
 //

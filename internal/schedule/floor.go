@@ -36,26 +36,26 @@ import (
 // job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is
 // the server that has it.
 type floors struct {
-	marks map[groups.Key]mark
-	old   map[groups.Key]mark // of groups that have not been worked for a while,
-	aged  bool                // or not in force any more: the next claim confirms them, or does not
-	swept time.Time           // when marks became old
-	born  time.Time           // since when it is not known whether there is something below the floors
-	keep  time.Duration       // how long they are in force from then on
-	looks int64               // how often the scout began to look for heads
+	marks    map[groups.Key]mark
+	old      map[groups.Key]mark // of groups that have not been worked for a while
+	aged     bool                // the old ones are not in force any more: the next claim confirms them, or does not
+	swept    time.Time           // when marks became old
+	born     time.Time           // since when it is not known whether there is something below the floors
+	validFor time.Duration       // how long the floors are in force, from born on
+	looks    int64               // how often the scout began to look for heads
 
 	epoch    int64    // how often the writers were asked for
 	safe     int64    // all writers have ended that the answer of this epoch told of
-	asked    int64    // the epoch whose writers are waited for,
-	writers  []string // those of them that have not ended
+	asked    int64    // the epoch whose writers are waited for
+	writers  []string // those of that epoch who have not ended
 	unproven int      // claims since they were asked for, of groups whose floors wait for them
 }
 
 // A mark is what is known of one group.
 type mark struct {
 	floor floor // in force
-	was   int64 // what it was when the scout began to look for heads,
-	look  int64 // if it was raised since that look
+	look  int64 // the last look for heads that had begun when the floor was raised
+	was   int64 // what the floor was when that look began
 	next  floor // to come into force
 	since int64 // the epoch in which next was finished
 	bound int64 // a transaction that began after that, or 0
@@ -146,7 +146,7 @@ func (f *floors) forget(queue string) {
 // checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
 // Those of groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
-	f.born, f.keep = since, max(keep, floorAge)
+	f.born, f.validFor = since, max(keep, floorAge)
 	if now := time.Now(); now.Sub(f.swept) >= floorAge {
 		f.sweep(now, false)
 	}
@@ -154,7 +154,7 @@ func (f *floors) checked(since time.Time, keep time.Duration) {
 
 // age takes all floors out of force when they are old enough.
 func (f *floors) age(now time.Time) {
-	if now.Sub(f.born) >= f.keep {
+	if now.Sub(f.born) >= f.validFor {
 		f.born = now
 		f.sweep(now, true)
 	}

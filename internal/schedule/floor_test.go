@@ -106,7 +106,7 @@ func TestFloorBySnapshots(t *testing.T) {
 			require.True(t, turns.Again(turn, Outcome{Finished: int64(i) + 1, More: true, Seen: seen}))
 		}
 		require.Equal(t, c.floor, turn.floor.id)
-		require.Equal(t, c.stuck, turns.Look().Unproven > 0)
+		require.Equal(t, c.stuck, turns.View().Unproven > 0)
 	})
 }
 
@@ -140,8 +140,8 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		"new announced":    {func(t *Turns) { t.Announce(key, 0) }, 10},
 		"some put back":    {func(t *Turns) { t.Forget(key.Queue) }, 0},
 		"elsewhere":        {func(t *Turns) { t.Forget("other") }, 10},
-		"lower discovered": {func(t *Turns) { t.Looking(); t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
-		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.Look() }, 0},
+		"lower discovered": {func(t *Turns) { t.LookBegins(); t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
+		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.View() }, 0},
 	}, func(t *testing.T, c row) {
 		turns, turn := announced(t, key, 10)
 		again(t, turns, turn, 10, 11, 12)
@@ -221,7 +221,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	turns, turn := announced(t, group("a"), 10)
 	again(t, turns, turn, 10, 11, 12)
 	require.Equal(t, int64(10), turn.floor.id)
-	turns.Looking()
+	turns.LookBegins()
 	again(t, turns, turn, 13, 14, 15, 16)
 	require.Equal(t, int64(14), turn.floor.id)
 	offer := func(id int64) int64 {
@@ -233,7 +233,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	again(t, turns, turn, 17, 18, 19, 20)
 	require.Equal(t, int64(18), turn.floor.id)
 	require.Equal(t, int64(18), offer(17))
-	turns.Looking()
+	turns.LookBegins()
 	require.Equal(t, int64(18), offer(19))
 	require.Zero(t, offer(17))
 }

@@ -23,7 +23,7 @@ func (l *lanes) begin(queue string) { l.change(queue, 1) }
 func (l *lanes) end(queue string) { l.change(queue, -1) }
 
 func (l *lanes) change(queue string, by int) {
-	l.line.row(queue).work(by * lane)
+	l.line.row(queue).work(by * laneParts)
 	l.busy += by
 	if m := l.slots[queue]; m != nil && m.met {
 		m.tries -= by
@@ -32,7 +32,7 @@ func (l *lanes) change(queue string, by int) {
 
 func (l *lanes) working(queue string) int {
 	if r := l.line.rows[queue]; r != nil {
-		return r.working / lane
+		return r.working / laneParts
 	}
 	return 0
 }
@@ -89,7 +89,7 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	queue := was.Queue
 	t.lanes.end(queue)
 	stay = t.lanes.may(queue) && t.lanes.probed(queue) == nil
-	if more && stay && t.behind(was) {
+	if more && stay && t.usedLess(was) {
 		t.lanes.begin(queue)
 		return nil, stay
 	}
@@ -104,12 +104,12 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 
 // behind reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line, and
 // has had less of the lanes' time than those that have.
-func (t *Turns) behind(turn *Turn) bool {
+func (t *Turns) usedLess(turn *Turn) bool {
 	r := t.line.row(turn.Queue)
 	switch {
 	case r.len() == 0:
 		return r.used+evenWithin < t.line.leastUsed(t.lanes.may)
-	case r.shares == nil || len(turn.with) > 0 || !r.shares.behind(turn):
+	case r.shares == nil || len(turn.with) > 0 || !r.shares.usedLess(turn):
 		return false
 	}
 	return r.used <= t.line.leastUsed(t.lanes.may)+evenWithin

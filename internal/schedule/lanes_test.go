@@ -67,7 +67,7 @@ func TestBoundsThatChange(t *testing.T) {
 		turns.Offer(of("a", ready("1", "2")))
 		require.Equal(t, "1", turns.TryNext().GroupID)
 		got, _ := waiting(t, turns) // it waits, or is about to
-		require.False(t, turns.Look().Idle, "there is a group in line: the scout need not hurry")
+		require.False(t, turns.View().Idle, "there is a group in line: the scout need not hurry")
 		change(turns)
 		require.Equal(t, "2", (<-got).GroupID)
 	})

@@ -57,34 +57,35 @@ const evenWithin = tuning.Rest
 type row struct {
 	name    string        // of the queue, or the share
 	working int           // parts of lanes that work it
-	weight  int           // by so much less its use counts
-	used    time.Duration // the lanes' time that it has had, up to
-	at      time.Time
+	weight  int           // by which its use is divided
+	used    time.Duration // the lanes' time that it has had until at
+	at      time.Time     // when used was brought up to date
 
-	shares *line // has the queue's groups, instead of
+	// shares has the groups of a queue that is divided among shares, instead of the lists below; or nil.
+	shares *line
 	// fresh are those of the first walk: they have their first turns before anybody has a second, so a group that the
 	// walk reaches late does not wait for the jobs of those before it.
-	fresh waitlist
-	rest  waitlist
-	ranks // go before these
+	fresh      waitlist
+	seenBefore waitlist // all other groups without a priority
+	ranks               // groups with a priority: they go before the others
 
-	over    bool   // since the last walk began it has not had room for every ready group
-	dropped bool   // a group left it since then although it has more jobs
-	started bool   // the first walk has ended, or has found more than the row holds
-	paused  bool   // a group left it since the last look because it was paused
-	refill  refill // a share's
+	overflowed bool   // since the last walk began it has not had room for every ready group
+	dropped    bool   // a group left it since then although it has more jobs
+	started    bool   // the first walk has ended, or has found more than the row holds
+	paused     bool   // a group left it since the last look because it was paused
+	refill     refill // of a share that has overflowed
 
 	probe probe
 }
 
-// lane is how many parts the time of a lane has, which the rows share that it works for at once.
-const lane = 1 << 20
+// laneParts is how many parts the time of a lane has, which the rows share that it works for at once.
+const laneParts = 1 << 20
 
 func (r *row) len() int {
 	if r.shares != nil {
 		return r.shares.n
 	}
-	return r.fresh.len() + r.rest.len() + r.ranked
+	return r.fresh.len() + r.seenBefore.len() + r.ranked
 }
 
 // part returns the row itself, or that of the share which has the next turn.
@@ -120,7 +121,7 @@ func (l *line) of(turn *Turn) *row {
 // charge adds the time of the lanes that work the row.
 func (r *row) charge(now time.Time) {
 	if r.working > 0 {
-		more := time.Duration(float64(now.Sub(r.at)) * float64(r.working) / float64(lane*r.weight))
+		more := time.Duration(float64(now.Sub(r.at)) * float64(r.working) / float64(laneParts*r.weight))
 		if more == 0 {
 			return // too short yet
 		}
@@ -202,7 +203,7 @@ func (l *line) company(queue string) *Turn {
 		return nil
 	}
 	part := r.part()
-	if part.front().head().alone {
+	if part.front().head().noCompany {
 		return nil
 	}
 	return l.take(r, part)

@@ -105,7 +105,7 @@ func TestTurnsGather(t *testing.T) {
 	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: f, ID: 1}, {Key: group("g"), ID: 1}})
 	require.Equal(t, "g", turns.TryNext().with[0].GroupID)
 	require.Equal(t, []string{"f"}, drained(turns), "of another queue")
-	turns.Done(turn.with[0], Outcome{More: true, Alone: true})
+	turns.Done(turn.with[0], Outcome{More: true, NoCompany: true})
 	require.Equal(t, []string{"b"}, drained(turns))
 }
 
@@ -119,7 +119,7 @@ func TestAloneIsNotForgotten(t *testing.T) {
 	turn := turns.TryNext()
 	alone := turn.with[0]
 	turns.Done(turn, Outcome{Finished: 1, More: true})
-	turns.Done(alone, Outcome{More: true, Alone: true})
+	turns.Done(alone, Outcome{More: true, NoCompany: true})
 	require.Equal(t, "c", turns.TryNext().GroupID)
 	require.Same(t, alone, turns.TryNext())
 }

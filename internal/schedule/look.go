@@ -17,35 +17,37 @@ import (
 // worker beside a million delayed groups takes 1.1% of a core, its sessions included (bench/RESULTS.md, delayed).
 //
 // A job may be committed long after its id was drawn, or its time set. So the scout notes who is writing to the jobs
-// (writers.sql), and for each of them how far the jobs were known at the look before, when they were not: what they
-// write lies above it. A look goes back to that of those who have ended since the last one.
+// (writers.sql). For each writer it keeps how far the jobs were known at the last look that did not see that writer
+// yet. All that the writer inserts lies above that. A look goes back to that of the writers who have ended since the
+// last one.
 type look struct {
 	on      bool // walks take long, so looks are made
-	pressed bool // something was enqueued somewhere since the last one began
-	known   point
-	paused  int64            // a digest
-	writers map[string]point // those of the last look, and above what theirs lies
-	pass    *pass            // what is left of the present look, or nil
-	owed    time.Time        // from then on, jobs that are due were not read for lack of room; or zero
-	took    time.Duration
-	news    int
-	rhythm  // of its steps
+	pressed bool // something was enqueued somewhere since the last look began
+	known   progress
+	paused  int64               // a digest of what is paused
+	writers map[string]progress // those who wrote at the last look; what they insert lies above this
+	pass    *pass               // what is left of the present look, or nil
+	owed    time.Time           // the earliest due time that a look skipped because memory was full; zero: none
+	took    time.Duration       // what the steps of the look took
+	news    int                 // candidates of the look that were news
+	rhythm                      // of its steps
 }
 
-// A point is how far the jobs are known. The zero point is not known itself.
-type point struct {
+// Progress is how far the jobs are known. The zero progress is not known itself.
+type progress struct {
 	id int64     // the last that was drawn
 	at time.Time // the server's
 }
 
 // A pass is the part of a look that is yet to be read.
 type pass struct {
-	id, last int64         // new jobs: behind this id, up to the last
-	queue    int           // due jobs: of this of the Queues and those behind it,
-	due      cursor        // behind this one,
-	from     time.Time     // or in the next queue from then on,
-	until    time.Time     // up to then
-	ahead    time.Duration // of the server's clock is ours
+	id    int64         // new jobs are yet to be read behind this id
+	last  int64         // new jobs are to be read up to this id
+	queue int           // due jobs are yet to be read of this one of the Queues and those behind it, by its index
+	due   cursor        // due jobs of that queue are yet to be read behind this one
+	from  time.Time     // the earliest due time to be read, in each queue
+	until time.Time     // the latest due time to be read, in each queue
+	ahead time.Duration // by so much our clock is ahead of the server's
 }
 
 // A cursor is the place of a delayed job.
@@ -160,7 +162,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 // begin makes a pass: it sees how far the jobs are to be known then, and from where on they are not.
 func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
-	var now point
+	var now progress
 	var paused int64
 	err := conn.QueryRow(ctx, s.Schema.Qualify(statement("position")), s.Queues).Scan(&now.at, &now.id, &paused)
 	if err != nil {
@@ -170,28 +172,8 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	from, first := l.known, l.writers == nil
-	if first {
-		from = now
-	}
-	for w, m := range l.writers {
-		if !slices.Contains(writers, w) {
-			from = from.lower(m)
-		}
-	}
-	next := make(map[string]point, len(writers))
-	for _, w := range writers {
-		m, known := l.writers[w]
-		switch {
-		case first: // nobody knows since when
-			m = point{}
-		case !known && prepared: // one of those that have ended may have become this
-			m = from
-		case !known:
-			m = l.known
-		}
-		next[w] = m
-	}
+	first := l.writers == nil
+	from, next := l.unknownFrom(now, writers, prepared)
 	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || !first && paused != l.paused ||
 		from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
@@ -215,7 +197,37 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-func (m point) lower(than point) point {
+// unknownFrom returns from where on jobs may have been written that the last look could not see, and the same for each
+// of those who write now, for the look that does not see them any more. now is how far jobs are drawn.
+func (l *look) unknownFrom(
+	now progress, writers []string, prepared bool,
+) (from progress, next map[string]progress) {
+	first := l.writers == nil
+	from, next = l.known, make(map[string]progress, len(writers))
+	if first {
+		from = now
+	}
+	for w, m := range l.writers {
+		if !slices.Contains(writers, w) {
+			from = from.lower(m)
+		}
+	}
+	for _, w := range writers {
+		m, known := l.writers[w]
+		switch {
+		case first: // nobody knows since when
+			m = progress{}
+		case !known && prepared: // one of those that have ended may have become this
+			m = from
+		case !known:
+			m = l.known
+		}
+		next[w] = m
+	}
+	return from, next
+}
+
+func (m progress) lower(than progress) progress {
 	m.id = min(m.id, than.id)
 	if than.at.Before(m.at) {
 		m.at = than.at
@@ -226,12 +238,12 @@ func (m point) lower(than point) point {
 // readDue reads some jobs that are due soon, or were a moment ago.
 func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	queue := s.Queues[p.queue]
-	if view.parts[p.queue].room <= 0 {
+	if view.rooms[p.queue].room <= 0 {
 		p.queue, p.due = p.queue+1, cursor{at: p.from}
 		return nil
 	}
 	hints := s.hints[:0]
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	h := Candidate{Key: groups.Key{Queue: queue}}
 	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(statement("due")),
 		[]any{queue, p.due.at, p.due.id, p.until, tuning.Rows}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
@@ -253,11 +265,11 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 	hints := s.hints[:0]
 	var queues []string
 	for i, q := range s.Queues {
-		if view.parts[i].room > 0 {
+		if view.rooms[i].room > 0 {
 			queues = append(queues, q)
 		}
 	}
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	var h Candidate
 	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")), []any{queues, p.id, to, p.until},
 		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })
@@ -271,7 +283,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	return s.probe(ctx, conn, s.Turns.unknown(hints))
+	return s.readGroups(ctx, conn, s.Turns.unknown(hints))
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

@@ -29,7 +29,7 @@ func (s *stage) look(scout *Scout, conn *pgx.Conn) {
 	s.Helper()
 	scout.look.on = true
 	for more := true; more; more = scout.look.pass != nil {
-		require.NoError(s, scout.lookOn(s.Context(), conn, scout.Turns.Look()))
+		require.NoError(s, scout.lookOn(s.Context(), conn, scout.Turns.View()))
 	}
 	require.NoError(s, scout.Walk(s.Context(), conn))
 	scout.whole = 24 * time.Hour
@@ -43,7 +43,7 @@ func (s *stage) look(scout *Scout, conn *pgx.Conn) {
 func (s *stage) found(scout *Scout, conn *pgx.Conn) []string {
 	s.Helper()
 	for more := true; more; more = scout.look.pass != nil {
-		require.NoError(s, scout.lookOn(s.Context(), conn, scout.Turns.Look()))
+		require.NoError(s, scout.lookOn(s.Context(), conn, scout.Turns.View()))
 	}
 	scout.Turns.Due()
 	return drained(scout.Turns)
@@ -76,10 +76,11 @@ func TestPauseBesideAPacedWalk(t *testing.T) {
 	scout.walks[0].midway, scout.walks[0].paced = true, true
 	turns.Done(turn, Outcome{Paused: true})
 	view := scout.view()
-	require.Less(t, scout.nextWalk(view), scout.Poll, "it is walked soon, and not by the next poll")
+	n, wait := scout.chooseWalk(view)
+	require.Less(t, wait, scout.Poll, "it is walked soon, and not by the next poll")
 	slow := rhythm{batch: time.Hour}
 	scout.walks[0].rhythm = slow
-	require.NoError(t, scout.walk(t.Context(), conn, view))
+	require.NoError(t, scout.walkQueue(t.Context(), conn, view, n))
 	require.Equal(t, []string{"a"}, drained(turns))
 	require.Equal(t, slow, scout.walks[0].rhythm, "the other keeps its pace")
 }
@@ -133,7 +134,7 @@ func TestWritersBeforeTheFirstLook(t *testing.T) {
 	require.Empty(t, s.found(scout, conn))
 	require.False(t, scout.covers())
 	scout.walks[0].walked = time.Time{}
-	require.LessOrEqual(t, scout.nextWalk(turns.Look()), time.Duration(0))
+	require.LessOrEqual(t, scout.nextWalk(turns.View()), time.Duration(0))
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Equal(t, []string{"late"}, drained(turns))
 }
@@ -218,7 +219,7 @@ func TestLooksSeePauses(t *testing.T) {
 	s.Exec("DELETE FROM pgfifo.pauses")
 	require.Empty(t, s.found(scout, conn))
 	scout.walks[0].walked = time.Time{}
-	require.LessOrEqual(t, scout.nextWalk(turns.Look()), time.Duration(0))
+	require.LessOrEqual(t, scout.nextWalk(turns.View()), time.Duration(0))
 }
 
 // While walks are slow, looks are made all the same, also while all lanes are busy or somebody hurries.
@@ -226,10 +227,10 @@ func TestNextLook(t *testing.T) {
 	s := newStage(t)
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Minute)
-	require.Equal(t, tuning.Wait, scout.nextLook(turns.Look()), "walks are quick")
+	require.Equal(t, tuning.Wait, scout.nextLook(turns.View()), "walks are quick")
 	s.look(scout, conn)
 	s.found(scout, conn)
-	busy, idle := turns.Look(), turns.Look()
+	busy, idle := turns.View(), turns.View()
 	idle.Idle = true
 	l := &scout.look
 	l.took, scout.gap = time.Second, minGap
@@ -272,7 +273,7 @@ func TestLooksBesideACrowd(t *testing.T) {
 		c.ID, c.DueIn = int64(1_000_000+i), time.Second
 		turns.Offer([]Candidate{c})
 	}
-	require.True(t, turns.Look().Crowded)
+	require.True(t, turns.View().Crowded)
 	s.Exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, run_at)
 		VALUES ('q', 'due', '', now() + '1500 milliseconds'), ('q', 'new', '', NULL)`)
 	require.Equal(t, []string{"new"}, s.found(scout, conn))
@@ -289,10 +290,10 @@ func TestLooksBesideACrowd(t *testing.T) {
 func TestPointsOfWriters(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	p := point{id: 7, at: now}
-	require.Equal(t, p, p.lower(point{id: math.MaxInt64, at: now.Add(1)}))
-	require.Equal(t, point{id: 3, at: now}, p.lower(point{id: 3, at: now}))
-	require.Equal(t, point{id: 7, at: now.Add(-1)}, p.lower(point{id: 8, at: now.Add(-1)}))
+	p := progress{id: 7, at: now}
+	require.Equal(t, p, p.lower(progress{id: math.MaxInt64, at: now.Add(1)}))
+	require.Equal(t, progress{id: 3, at: now}, p.lower(progress{id: 3, at: now}))
+	require.Equal(t, progress{id: 7, at: now.Add(-1)}, p.lower(progress{id: 8, at: now.Add(-1)}))
 }
 
 // Tens of thousands of groups that are not due: each of them is started in time, although few are kept in memory, and

@@ -23,4 +23,4 @@ func (m *misses) add(head int64) {
 	m.until = time.Now().Add(rest.Nth(m.n-tuning.Few, tuning.Gap, tuning.Wait/2))
 }
 
-func (m *misses) rests(head int64) bool { return m.head == head && time.Now().Before(m.until) }
+func (m *misses) leftAlone(head int64) bool { return m.head == head && time.Now().Before(m.until) }

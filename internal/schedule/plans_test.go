@@ -30,7 +30,7 @@ func plans(t *testing.T) *pgtest.Plans {
 				SQL: statement("urgent"), Groups: 100, Index: "jobs by jobs_urgent",
 				Args: "'{q,r}', '{q}', '{9}', '{-infinity}', '{\"\"}', 100",
 			},
-			"probe": {SQL: probeSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
+			"groups": {SQL: groupsSQL, Args: "'{q,q}', '{g00007,g00008}'", Groups: 2},
 			"released": {
 				SQL: statement("released"), Args: "'{q,q}', '{g00007,g00008}', '{5,6}'", Groups: 2,
 			},

@@ -23,11 +23,11 @@ const (
 // the other, with pauses between them. Groups wait in line meanwhile, and are all tried once one has had success.
 type probe struct {
 	said  []string  // groups that say that it is down, since one has had success; sickGroups of them at most
-	open  bool      // the queue is probed,
-	nth   int       // for the nth time
-	turn  *Turn     // under way, or nil
+	open  bool      // the queue is probed
+	nth   int       // how often it has begun to be probed
+	turn  *Turn     // the turn of the probe that is under way, or nil
 	tried int       // probes, one after the other
-	at    time.Time // the next one may begin; or when probing ended
+	at    time.Time // when the next one may begin, or when probing ended
 }
 
 // ready reports whether a lane may work the queue.
@@ -107,7 +107,7 @@ func (t *Turns) recover(p *probe) {
 // begin gives a turn to a lane.
 func (t *Turns) begin(turn *Turn) {
 	t.lanes.begin(turn.Queue)
-	t.lend(turn)
+	t.prepareClaim(turn)
 	if p := t.lanes.probed(turn.Queue); p != nil {
 		turn.probe, p.turn, p.at = p.nth, turn, time.Now().Add(probeTime)
 		t.earlier.ring()

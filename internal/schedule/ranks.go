@@ -42,7 +42,7 @@ func (r *ranks) highest() *waitlist {
 
 // front is the part that the next turn comes from.
 func (r *row) front() *waitlist {
-	longest := &r.rest
+	longest := &r.seenBefore
 	if r.fresh.len() > 0 {
 		longest = &r.fresh
 	}
@@ -86,7 +86,7 @@ func (r *row) push(turn *Turn) {
 // the kill (p50, bench/RESULTS.md, recovery), whatever else is in line.
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
-	list := &r.rest
+	list := &r.seenBefore
 	switch {
 	case turn.rank > 0:
 		list = r.rank(turn.rank)
@@ -103,7 +103,7 @@ func (r *row) place(turn *Turn) {
 
 // rerank moves the turns whose priority has changed.
 func (r *row) rerank() {
-	moved := append(misplaced(&r.fresh), misplaced(&r.rest)...)
+	moved := append(misplaced(&r.fresh), misplaced(&r.seenBefore)...)
 	for i := range r.lists {
 		changed := misplaced(&r.lists[i])
 		r.ranked -= len(changed)
@@ -151,6 +151,6 @@ func (t *Turns) Urge(key groups.Key, id int64) {
 		t.announce(key, share, id)
 		return
 	}
-	t.hold(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
+	t.watch(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
 	t.Wake()
 }

@@ -80,7 +80,7 @@ func TestPriorityOfAGroupInLine(t *testing.T) {
 	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true}) // a, in the other part of the line
 	turns.Offer(urgent(4, ready("d", "a", "c")))
 	require.Equal(t, 2, turns.line.row(queue).ranked, "what is found of a is older")
-	turns.Looking()
+	turns.LookBegins()
 	turns.Offer(urgent(6, ready("c", "a")))
 	turns.Offer(urgent(0, ready("d")))
 	require.Equal(t, []string{"c", "a", "b", "d"}, drained(turns))
@@ -131,8 +131,8 @@ func TestFullShareHasRoomForPriorities(t *testing.T) {
 func TestUrge(t *testing.T) {
 	turns := newTurns(t, ready("a")...)
 	turns.Urge(group("b"), 2)
-	require.True(t, turns.Look().Hinted)
-	_, unknown := turns.Held()
+	require.True(t, turns.View().Hinted)
+	_, unknown := turns.Watched()
 	turns.Recheck(unknown)
 	turns.Offer(urgent(1, ready("b")))
 	turns.Urge(group("a"), 3)

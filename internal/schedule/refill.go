@@ -29,7 +29,7 @@ const leastRefill = tuning.Rows / tuning.Many
 // refillOf returns the refill of one of a queue's shares if it comes before next: of those that are low, the share that
 // was chosen least lately.
 func (t *Turns) refillOf(queue *row, next refill) refill {
-	for _, part := range queue.shares.over {
+	for _, part := range queue.shares.overflowed {
 		if t.low(part, queue.name) && (next.share == nil || part.refill.asked < next.asked) {
 			next = part.refill
 			next.queue, next.share = queue.name, part
@@ -54,9 +54,9 @@ func (t *Turns) refilled(queue string, w *walk, more bool) {
 	case !f.whole || part.dropped:
 		f.from, f.whole, part.dropped = "", true, false
 	default:
-		part.over = false
+		part.overflowed = false
 		l := t.line.row(queue).shares
-		l.over = slices.DeleteFunc(l.over, func(r *row) bool { return r == part })
+		l.overflowed = slices.DeleteFunc(l.overflowed, func(r *row) bool { return r == part })
 	}
 }
 

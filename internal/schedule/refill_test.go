@@ -103,7 +103,7 @@ func TestSharesGoOnWhereTheyWere(t *testing.T) {
 	turns.SetShares(queue, Shares{Of: of})
 	s.run(NewScout(turns, []string{queue}, s.Schema, time.Hour))
 	worked, byShare := make(map[groups.Key]int), make(map[string]int)
-	s.Until(func() bool { return len(turns.Look().parts) == 1 && turns.Look().parts[0].started })
+	s.Until(func() bool { return len(turns.View().rooms) == 1 && turns.View().rooms[0].started })
 	for done := 0; done < 3*n*rounds; {
 		s.Until(func() bool { // the scout keeps up
 			turns.mu.Lock()

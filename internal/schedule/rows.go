@@ -13,6 +13,25 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+// makeReady makes the rows of the groups that were found as their claims need them. It leaves out those that are left
+// alone, because the server has refused their rows.
+func (s *Scout) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate) (_ []Candidate, err error) {
+	found = s.unrefused(found)
+	for _, row := range []struct {
+		sql string
+		of  func(c *Candidate) bool
+	}{
+		{statement("ensure"), func(c *Candidate) bool { return c.missing && !c.Paused }},
+		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
+		{statement("ensure_shared"), func(c *Candidate) bool { return c.Shared > 0 }},
+	} {
+		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
 // prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
 // needs them. If the server refuses that of one of them, the others are made ready all the same, and this one is left
 // out.

@@ -144,7 +144,7 @@ func (w *passer) rest(first bool) {
 func TestLowerIDDropsTheFloor(t *testing.T) {
 	pgtest.OverAll(t, map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
-		"found":     func(turns *Turns) { turns.Looking(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
+		"found":     func(turns *Turns) { turns.LookBegins(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
 	}, func(t *testing.T, tell func(*Turns)) {
 		s := newStage(t)
 		turns := floored(s)

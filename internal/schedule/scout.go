@@ -31,24 +31,23 @@ type Scout struct {
 	// Trouble is told of a group whose row the server refuses to make ready for a claim.
 	Trouble func(key groups.Key, err error)
 
-	duties  []duty // in their order
-	walks   []walk // of each of the Queues
-	queue   int    // the one that was read last, by its index,
-	next    int    // and the one that is to be read next
-	gap     time.Duration
-	whole   time.Duration // what the last walks over all queues took, since
-	began   time.Time     // the first of those,
-	slowed  int           // and so many times, one after the other, they were slow
+	duties  []duty        // in their order
+	walks   []walk        // of each of the Queues
+	queue   int           // the one of the Queues whose walk was read last, by its index
+	gap     time.Duration // between two walks, or looks
+	whole   time.Duration // what the last walks over all queues took
+	began   time.Time     // when the first of those walks began
+	slowed  int           // how many times one after the other such walks were slow
 	refills rhythm
 	look    look
 	urgency urgency
 	urging  bool                // only heads with a priority are looked for
-	hints   []Candidate         // to be used again
-	checked time.Time           // when held groups were last looked at,
-	kept    rhythm              // of looks at those that sessions hold
-	asked   time.Time           // and those who enqueue,
-	askGap  time.Duration       // and how long not to, from then on
-	news    int                 // so far
+	hints   []Candidate         // memory for the hints of a look, to be used again
+	checked time.Time           // when watched groups were last looked at,
+	kept    rhythm              // of looks at groups that sessions hold
+	asked   time.Time           // when was last asked who is writing to jobs
+	askGap  time.Duration       // how long not to ask that again, from then on
+	news    int                 // candidates that were news, so far
 	orphans map[groups.Key]bool // groups whose worker has just died
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
@@ -69,7 +68,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 		gap: minGap, hurry: newBell(), urgency: urgency{stops: make(map[level]stop)},
 	}
 	s.duties = []duty{
-		{s.nextHeld, s.checkHeld, false},
+		{s.nextWatch, s.checkWatched, false},
 		{s.nextAsk, s.checkWriters, false},
 		{s.nextLook, s.lookOn, true},
 		{s.nextWalk, s.walk, true},
@@ -125,8 +124,8 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 //   - A claim has met a pause. Another walk is needed: the next look sees no change if the pause is over by then.
 //   - There is no room. The walk is cut, and so the others need not wait for it.
 func (s *Scout) view() View {
-	view := s.Turns.Look()
-	for i, p := range view.parts {
+	view := s.Turns.View()
+	for i, p := range view.rooms {
 		w := &s.walks[i]
 		w.needed = w.needed || p.paused
 		if p.room <= 0 { // looks do not read its new jobs either
@@ -138,7 +137,7 @@ func (s *Scout) view() View {
 
 // A duty is what the scout does again and again.
 type duty struct {
-	wait  func(View) time.Duration // until it is to be done
+	wait  func(View) time.Duration // how long it is until the duty is to be done
 	do    func(context.Context, *pgx.Conn, View) error
 	finds bool // it looks for work: Looked counts it
 }
@@ -185,7 +184,7 @@ func (s *Scout) read(
 	ctx context.Context, conn *pgx.Conn, w *walk, sql string, args ...any,
 ) (n int, last string, err error) {
 	begin := time.Now()
-	s.Turns.Looking()
+	s.Turns.LookBegins()
 	var found []Candidate
 	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID
@@ -198,20 +197,16 @@ func (s *Scout) read(
 	if err != nil {
 		return 0, "", err
 	}
-	found = s.unrefused(s.Turns.admit(found, w))
-	for _, row := range []struct {
-		sql string
-		of  func(c *Candidate) bool
-	}{
-		{statement("ensure"), func(c *Candidate) bool { return c.missing && !c.Paused }},
-		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
-		{statement("ensure_shared"), func(c *Candidate) bool { return c.Shared > 0 }},
-	} {
-		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
-			return 0, "", err
-		}
+	if found, err = s.makeReady(ctx, conn, s.Turns.admit(found, w)); err != nil {
+		return 0, "", err
 	}
-	late := time.Since(begin) - minGap // an answer that takes longer says too late when a job is due
+	s.offer(found, time.Since(begin))
+	return n, last, nil
+}
+
+// offer offers candidates to the Turns; took is how long it took to read them and to make them ready.
+func (s *Scout) offer(found []Candidate, took time.Duration) {
+	late := took - minGap // an answer that takes longer says too late when a job is due
 	for i := range found {
 		if late > 0 && found[i].DueIn > 0 {
 			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)
@@ -220,7 +215,6 @@ func (s *Scout) read(
 	// Every process walks the same way; in the same order they would meet at every group.
 	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
 	s.news += s.Turns.Offer(found)
-	return n, last, nil
 }
 
 // heads runs a statement that ends with heads.sql, and calls each for every head in its answer. One that has been due
@@ -243,11 +237,11 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 	})
 }
 
-// probe reads the heads of named groups.
-func (s *Scout) probe(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
+// readGroups reads the heads of named groups.
+func (s *Scout) readGroups(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
 	for some := range slices.Chunk(keys, tuning.Rows) {
 		queues, ids := columns(some)
-		if _, _, err := s.read(ctx, conn, nil, probeSQL, queues, ids); err != nil {
+		if _, _, err := s.read(ctx, conn, nil, groupsSQL, queues, ids); err != nil {
 			return err
 		}
 	}

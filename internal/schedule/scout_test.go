@@ -96,7 +96,7 @@ func TestScoutAnnouncesWhatIsFreed(t *testing.T) {
 		s.run(scout)
 		got := make(chan *Turn)
 		go func() { got <- turns.Next(t.Context()) }()
-		s.Until(func() bool { return turns.Look().Held == 1 })
+		s.Until(func() bool { return turns.View().Watched == 1 })
 		free(s, l, h)
 		require.Equal(t, "a", (<-got).GroupID)
 	})
@@ -145,7 +145,7 @@ func (s *stage) watching() (*Turns, *Scout, *pgx.Conn) {
 	require.NoError(s, scout.Walk(s.Context(), conn))
 	require.Nil(s, turns.TryNext())
 	turns.Done(&Turn{Key: group("another")}, Outcome{Missed: true})
-	require.NoError(s, scout.checkHeld(s.Context(), conn, View{}))
+	require.NoError(s, scout.checkWatched(s.Context(), conn, View{}))
 	return turns, scout, conn
 }
 
@@ -157,11 +157,11 @@ func TestNewestTransactionHolds(t *testing.T) {
 	holder := s.lane()
 	s.claim(holder, "a")
 	turns, scout, conn := s.watching()
-	xids, unknown := turns.Held()
+	xids, unknown := turns.Watched()
 	require.Len(t, xids, 1)
 	require.Empty(t, unknown)
 	s.Terminate(holder.Conn().PgConn().PID())
-	require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
+	require.NoError(t, scout.checkWatched(t.Context(), conn, View{}))
 	require.Equal(t, []string{"a"}, drained(turns))
 }
 
@@ -178,7 +178,7 @@ func TestReleasedBySession(t *testing.T) {
 	require.Nil(t, turns.TryNext())
 	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
 	s.Until(func() bool {
-		require.NoError(t, scout.checkHeld(t.Context(), conn, View{}))
+		require.NoError(t, scout.checkWatched(t.Context(), conn, View{}))
 		keys, _ := turns.Kept()
 		return len(keys) == 1
 	})
@@ -278,7 +278,7 @@ func TestScoutWithAFullLineAsks(t *testing.T) {
 	scout := NewScout(turns, []string{queue}, s.Schema, time.Millisecond)
 	require.Zero(t, scout.Looked())
 	s.run(scout)
-	s.Until(func() bool { return turns.Look().Room <= 0 })
+	s.Until(func() bool { return turns.View().Room <= 0 })
 	for range 2 { // the first look may be the one that filled the line
 		before := scout.Looked()
 		s.Until(func() bool { return scout.Looked().After(before) })
@@ -327,7 +327,7 @@ func TestJobsInTheFarFuture(t *testing.T) {
 		require.Equal(t, "b", turns.TryNext().GroupID)
 		require.Nil(t, turns.TryNext())
 		turns.Done(&Turn{Key: group("a")}, Outcome{Missed: true})
-		require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
+		require.NoError(t, scout.checkWatched(t.Context(), s.Session().Conn, View{}))
 		require.Nil(t, turns.TryNext())
 		h := s.claim(s.lane(), "a")
 		require.False(t, h.Ready())

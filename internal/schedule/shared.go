@@ -45,7 +45,7 @@ func (t *Turns) Started(turn *Turn, id int64, more bool) {
 		turn.team = t.teams[turn.Key]
 		turn.team.lanes++
 	}
-	turn.head, turn.behind = id, 0
+	turn.head, turn.nextLocked = id, 0
 	next := t.known[turn.Key]
 	if next == turn {
 		delete(t.known, turn.Key)
@@ -55,7 +55,7 @@ func (t *Turns) Started(turn *Turn, id int64, more bool) {
 	case !more || turn.team.lanes >= t.lanes.shared(turn.Queue):
 	case next == nil:
 		t.put(&Turn{Key: turn.Key, share: turn.share, head: id + 1, shared: true})
-	case next.full && next.behind > 0: // that has met this job before it was started
+	case next.full && next.nextLocked > 0: // that has met this job before it was started
 		t.unlink(next)
 		t.put(next)
 	}
@@ -74,8 +74,8 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	if !o.Over {
 		turn.tried = time.Now()
 	}
-	if !o.Behind {
-		turn.behind = 0
+	if !o.NextLocked {
+		turn.nextLocked = 0
 	}
 	if other := t.known[turn.Key]; other != nil && other != turn && t.yield(turn, other, o, *again) {
 		t.learn(turn, *o)
@@ -91,9 +91,9 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	switch {
 	case *again: // announced since the claim
 		t.put(turn)
-	case o.Behind && turn.behind < tuning.Many: // a worker has started that job soon, or given it back
-		turn.behind++
-		t.park(turn, turn.tried.Add(rest.Nth(turn.behind, 2*tuning.Gap, tuning.Look)))
+	case o.NextLocked && turn.nextLocked < tuning.Many: // a worker has started that job soon, or given it back
+		turn.nextLocked++
+		t.park(turn, turn.tried.Add(rest.Nth(turn.nextLocked, 2*tuning.Gap, tuning.Look)))
 		turn.full = true
 	default:
 		return false
@@ -129,7 +129,7 @@ func (t *Turns) announceShared(turn *Turn, key groups.Key, id int64) bool {
 	switch {
 	case m == nil && (turn == nil || !turn.shared):
 		return false
-	case turn != nil && (turn.claimable() || turn.troubles > 0):
+	case turn != nil && (turn.claimable() || turn.leftAlone()):
 		return false
 	case turn != nil && turn.state == dueLater && !turn.full && id > turn.head:
 		return false
@@ -153,7 +153,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 		turn = t.found(c.Key, c.share)
 		turn.head, turn.shared = c.ID, true
 		recent = time.Since(turn.tried) < t.poll
-	case turn.claimable(), turn.state == dueLater && (recent || turn.troubles > 0):
+	case turn.claimable(), turn.leftAlone(), turn.state == dueLater && recent:
 		return
 	default:
 		t.unlink(turn)
@@ -169,7 +169,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 		t.park(turn, turn.tried.Add(t.poll))
 		turn.full = true
 	default:
-		t.hold(turn, c.Holder)
+		t.watch(turn, c.Holder)
 	}
 }
 

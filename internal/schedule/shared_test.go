@@ -82,7 +82,7 @@ func TestTeamThatIsFull(t *testing.T) {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
 		leave(turns, turn, Outcome{Missed: true})
-		_, unknown := turns.Held()
+		_, unknown := turns.Watched()
 		turns.Recheck(unknown) // the scout looks
 		turns.Offer(run(3, "a"))
 		require.Nil(t, turns.TryNext())
@@ -101,11 +101,11 @@ func TestTeamThatIsFull(t *testing.T) {
 	miss()
 	leave(turns, first, Outcome{Finished: 2})
 	miss()
-	_, unknown := turns.Held()
+	_, unknown := turns.Watched()
 	require.Empty(t, unknown, "no lane is left: its holder is watched")
 	turns.Announce(group("a"), 10)
 	miss()
-	ended, _ := turns.HeldBy(map[int64]bool{100: false})
+	ended, _ := turns.WatchedBy(map[int64]bool{100: false})
 	turns.Recheck(ended)
 	turns.Offer(run(3, "a"))
 	miss()
@@ -118,21 +118,21 @@ func TestTeamBehindAStart(t *testing.T) {
 	turns.Started(first, 1, true)
 	second := turns.TryNext()
 	require.True(t, turns.Again(first, Outcome{Finished: 1, More: true}))
-	leave(turns, second, Outcome{Missed: true, Behind: true})
+	leave(turns, second, Outcome{Missed: true, NextLocked: true})
 	require.Nil(t, turns.TryNext())
 	turns.Started(first, 2, true)
 	for range tuning.Many - 1 {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
-		leave(turns, turn, Outcome{Missed: true, Behind: true})
+		leave(turns, turn, Outcome{Missed: true, NextLocked: true})
 		require.Nil(t, turns.TryNext())
 		deadline := time.Now().Add(pgtest.Patient)
 		for turns.Due() >= 0 && time.Now().Before(deadline) {
 			continue
 		}
 	}
-	leave(turns, turns.TryNext(), Outcome{Missed: true, Behind: true})
-	_, unknown := turns.Held()
+	leave(turns, turns.TryNext(), Outcome{Missed: true, NextLocked: true})
+	_, unknown := turns.Watched()
 	require.Len(t, unknown, 1, "it takes long: the scout looks")
 }
 
@@ -215,7 +215,7 @@ func TestQueueOverItsLimit(t *testing.T) {
 	turns.Under(a.Queue)
 	over(turns, b)
 	require.Nil(t, turns.TryNext(), "it is at its limit, and what there was of the other queue is taken")
-	_, unknown := turns.Held()
+	_, unknown := turns.Watched()
 	require.Len(t, unknown, 1, "the scout is to look at the group that found no slot")
 
 	// A lane that has ended a job has freed a slot, and one may try.
@@ -255,7 +255,7 @@ func TestTroubleOverALimit(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		turn := turns.TryNext()
 		over(turns, turn)
-		_, unknown := turns.Held()
+		_, unknown := turns.Watched()
 		turns.Recheck(unknown) // the scout has looked
 		turns.Offer(limited("a"))
 		turn = turns.TryNext()

@@ -18,10 +18,10 @@ type Shares struct {
 
 // sharing is what a line of shares has that one of queues has not.
 type sharing struct {
-	weights map[string]int
-	over    []*row // shares that have had no room for every ready group
-	others  *row   // of those beyond maxShares
-	swept   time.Time
+	weights    map[string]int
+	overflowed []*row // shares that have had no room for every ready group
+	others     *row   // of those beyond maxShares
+	swept      time.Time
 }
 
 // maxShares bounds how many shares of a queue are known: those that have groups in line or with a lane, or groups
@@ -45,7 +45,7 @@ func (l *line) share(name string) *row {
 	}
 	if len(l.rows) >= maxShares && time.Since(l.swept) >= evenWithin {
 		l.swept = time.Now()
-		maps.DeleteFunc(l.rows, func(_ string, r *row) bool { return r.len() == 0 && r.working == 0 && !r.over })
+		maps.DeleteFunc(l.rows, func(_ string, r *row) bool { return r.len() == 0 && r.working == 0 && !r.overflowed })
 	}
 	if len(l.rows) >= maxShares {
 		return l.others
@@ -57,7 +57,7 @@ func (l *line) share(name string) *row {
 
 // behind reports whether the share that pays for a turn has nothing else in line, and has had less of the lanes' time
 // than those that have.
-func (l *line) behind(turn *Turn) bool {
+func (l *line) usedLess(turn *Turn) bool {
 	r := turn.row
 	if r == nil || r.len() > 0 {
 		return false
@@ -77,16 +77,16 @@ func (t *Turns) pay(turn *Turn) {
 	}
 	together := append([]*Turn{turn}, turn.with...)
 	for _, u := range together {
-		u.part = lane / len(together)
-		u.row.work(u.part)
+		u.lanePart = laneParts / len(together)
+		u.row.work(u.lanePart)
 	}
 }
 
 // paid ends that for one turn, which its lane gives back, when the returned function is called: a share whose group is
 // in line again by then has not been idle.
 func (t *Turn) paid() (end func()) {
-	r, part := t.row, t.part
-	t.row, t.part = nil, 0
+	r, part := t.row, t.lanePart
+	t.row, t.lanePart = nil, 0
 	return func() {
 		if part > 0 {
 			r.work(-part)
@@ -122,13 +122,13 @@ func (t *Turns) refuse(queue string, part *row, after string) {
 	l := t.line.row(queue).shares
 	switch {
 	case l == nil:
-	case part.over:
+	case part.overflowed:
 		part.dropped = true // also from the refill that is under way, which may have passed it
 	default:
 		part.refill.from, part.refill.whole = after, after == ""
-		l.over = append(l.over, part)
+		l.overflowed = append(l.overflowed, part)
 	}
-	part.over = true
+	part.overflowed = true
 }
 
 // divide enters to which shares of their queues the groups belong.

@@ -67,7 +67,7 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 					s.done[u.share] += s.takes[u.share]
 					s.mu.Unlock()
 				}
-				o := func(u *Turn) Outcome { return Outcome{Finished: 1, More: true, Alone: s.alone[u.share]} }
+				o := func(u *Turn) Outcome { return Outcome{Finished: 1, More: true, NoCompany: s.alone[u.share]} }
 				var next *Turn
 				if ctx.Err() == nil {
 					var stay bool
@@ -240,7 +240,7 @@ func TestRefillGoesOn(t *testing.T) {
 	}
 	var froms, order []string
 	turns.Offer(turns.admit(behind(""), &walk{}))
-	for l := turns.line.row(queue); len(l.shares.over) > 0; {
+	for l := turns.line.row(queue); len(l.shares.overflowed) > 0; {
 		for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
 			order = append(order, turn.GroupID)
 			turns.Done(turn, Outcome{Finished: 1})
@@ -273,5 +273,5 @@ func TestRoomOfShares(t *testing.T) {
 	require.Nil(t, turns.known[group("many/new")])
 	turns.Announce(group("fourth/new"), 1)
 	require.NotNil(t, turns.known[group("fourth/new")])
-	require.Len(t, turns.line.row(queue).shares.over, 2)
+	require.Len(t, turns.line.row(queue).shares.overflowed, 2)
 }

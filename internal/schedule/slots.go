@@ -8,11 +8,11 @@ import "github.com/pgfifo/pgfifo/groups"
 // after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
 // that it has: so one look of the scout does for both (Turns.queueUp).
 type slots struct {
-	met     bool // a claim has found no slot; from then on only so many may try
-	tries   int
-	probing bool // they try for others' sake, until one finds no slot
-	asked   bool // a group is held that is looked at before they do
-	shared  int  // how many jobs of a group may run at once; 0: one, as in other queues
+	met    bool // a claim has found no slot; from then on only so many may try
+	tries  int
+	trying bool // they try for others' sake, until one finds no slot
+	asked  bool // a group is watched that is looked at before they do
+	shared int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
 // setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
@@ -42,7 +42,7 @@ func (t *Turns) Over(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if m := t.lanes.slots[queue]; m != nil {
-		m.met, m.probing = true, false
+		m.met, m.trying = true, false
 		m.tries-- // its end is no slot's
 	}
 }
@@ -51,39 +51,39 @@ func (t *Turns) Over(queue string) {
 func (t *Turns) Under(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m := t.lanes.slots[queue]; m != nil && m.probing && m.tries <= 0 { // one for others' sake is enough
+	if m := t.lanes.slots[queue]; m != nil && m.trying && m.tries <= 0 { // one for others' sake is enough
 		m.tries++
 		t.dispatch()
 	}
 }
 
-// queueUp gives a group back that found no slot. The first of a queue is held as one that another process has, so the
-// scout looks at it before long: then another claim may try.
+// queueUp gives a group back that found no slot. The first of a queue is watched like one that another process has, so
+// the scout looks at it before long: then another claim may try.
 func (t *Turns) queueUp(turn *Turn) {
 	if m := t.lanes.slots[turn.Queue]; m != nil && !m.asked {
 		m.asked, turn.asks = true, true
-		t.hold(turn, 0)
+		t.watch(turn, 0)
 		return
 	}
 	t.put(turn)
 }
 
-// found returns a turn for a group that was looked at: with what was known of it, if it was held until then.
+// found returns a turn for a group that was looked at: with what was known of it, if it was watched until then.
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
 		turn.tried, turn.misses, turn.troubles, turn.Unavailable = was.tried, was.misses, was.troubles, was.Unavailable
-		turn.single, turn.alone = was.single, was.alone
+		turn.single, turn.noCompany, turn.hurried = was.single, was.noCompany, was.hurried
 		delete(t.checking, key)
 	}
 	return turn
 }
 
-// unhold takes a turn out of those that others hold.
-func (t *Turns) unhold(turn *Turn) {
-	delete(t.held, turn)
+// unwatch takes a turn out of those that are watched.
+func (t *Turns) unwatch(turn *Turn) {
+	delete(t.watched, turn)
 	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
-		m.asked, m.probing = false, true
+		m.asked, m.trying = false, true
 		if m.tries <= 0 {
 			m.tries++
 		}

@@ -21,6 +21,6 @@ var (
 	headsSQL              = statement("heads")
 	candidatesSQL         = statement("candidates") + headsSQL
 	candidatesAdjacentSQL = statement("candidates_adjacent") + headsSQL
-	probeSQL              = statement("probe") + headsSQL
+	groupsSQL             = statement("groups") + headsSQL
 	firstsSQL             = statement("firsts") + headsSQL
 )

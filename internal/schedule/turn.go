@@ -14,43 +14,46 @@ type Turn struct {
 	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
 	Unavailable int
 
-	share  string // of the queue
-	row    *row   // that it was in last, which pays
-	part   int    // of the lane
-	state  turnState
-	probe  int       // it was lent when its queue was probed for the nth time
-	hinted bool      // a message was announced rather than found: the group may have no row yet
-	with   []*Turn   // other groups of the queue, to be claimed together with this one
-	jobs   int       // how many a claim may take
-	slot   bool      // and it needs a slot
-	shared bool      // other jobs of the group may run beside its own
-	team   *team     // it belongs to: its lane has run a job of the group, and goes on there
-	full   bool      // parked, because its claim was missed while there were jobs to run
-	behind int       // how often in a row that was because of somebody who had just locked the next job
-	tried  time.Time // when its claim was missed last
-	asks   bool      // held for want of one: when it is looked at, another claim of the queue may try
-	alone  bool      // the head is not to be worked in company: it has failed before, say
-	again  bool      // announced while a lane had it
-	head   int64
+	share      string // the share of the queue that it belongs to
+	row        *row   // the row that it was in last, which pays for its lane
+	lanePart   int    // the part of the lane that it pays for
+	state      turnState
+	probe      int       // a lane took it when its queue was probed for the nth time
+	hinted     bool      // a message was announced rather than found: the group may have no row yet
+	with       []*Turn   // other groups of the queue, to be claimed together with this one
+	jobs       int       // how many a claim may take
+	slot       bool      // a claim needs a slot, too
+	shared     bool      // other jobs of the group may run beside its own
+	team       *team     // nil, or the one of its lane, which has run a job of the group and goes on there
+	full       bool      // parked, because its claim was missed while there were jobs to run
+	nextLocked int       // how often in a row its claim was missed because somebody had just locked the next job
+	tried      time.Time // when its claim was missed last
+	asks       bool      // watched for want of a slot: when it is looked at, another claim of the queue may try
+	noCompany  bool      // the head is not to be worked in company: it has failed before, say
+	again      bool      // announced while a lane had it
+	head       int64
 	// priority is that of the head, as far as is known, and rank that of the list that it is in.
 	priority, rank int
-	fresh          bool  // found by the first walk,
-	orphan         bool  // or its worker has just died, and it was not worked since
+	fresh          bool  // found by the first walk, and not worked since
+	orphan         bool  // its worker has just died, and it was not worked since
 	came           int64 // when it was put in line
 	given          int64 // in which of the scout's looks a lane gave it back
 	floor          floor
-	safe           int64     // of the floors, when the turn began
+	safe           int64     // floors.safe when the turn began
 	lowest         int64     // id that was put back or discovered while a lane had it
 	entered        int64     // the last job that its claim before has finished
-	at             time.Time // due
-	index          int       // in the heap
+	at             time.Time // when it is due
+	index          int       // its place in the heap of those that are due later
 	holder         int64     // transaction id of another process's worker
 
 	ahead    int   // jobs behind the head, as far as they were counted; a hint
 	spent    int   // turns since it was found
-	single   int64 // up to this id, one job at a time: a batch has failed
-	troubles int   // since a job of it was finished
-	misses   misses
+	single   int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
+	troubles int   // troubles since a job of it was finished, less one for each miss
+	resting  bool  // parked because it is in trouble
+	// hurried is the time of the last try that a notice has brought forward.
+	hurried time.Time
+	misses  misses
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
-	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -25,24 +24,24 @@ type Turns struct {
 	line     line                 // ready, in order
 	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
 	due      dueHeap              // groups whose head is not due yet
-	most     int                  // of them are parked,
-	soon     time.Duration        // and half of that is for those due within this
-	earlier  bell                 // rings when the first of them has changed, or when a queue is to be probed
-	held     map[*Turn]bool       // groups that another process holds,
-	hinted   bool                 // since they were asked for last, with one that was announced
+	most     int                  // groups that are parked at most
+	soon     time.Duration        // half of the room for parked groups is for those that are due within this time
+	earlier  bell                 // rings when another group is due first, or when a queue is to be probed
+	watched  map[*Turn]bool       // groups that another process holds, or that were missed
+	hinted   bool                 // one that was announced was added to them since the last call of Watched
 	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes    lanes
 	teams    map[groups.Key]*team // see shared.go
-	checking map[groups.Key]*Turn // groups that were held, and that the scout looks at now
+	checking map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
 	poll     time.Duration
 	sick     atomic.Int64 // queues of which some group has said that it is unavailable
 	floors   floors
-	limit    int    // of each queue's row
-	refills  int    // so far
-	scouted  []*row // those of the scout's queues
-	batches  map[string]Batch
+	limit    int                                         // of each queue's row
+	refills  int                                         // refills that have been read so far
+	scouted  []*row                                      // rows of the scout's queues
+	batches  map[string]Batch                            // of queues that have any
 	shares   map[string]func(groupIDs []string) []string // of queues that have any
-	worked   bool                                        // a job was worked since the last Look
+	worked   bool                                        // a job was worked since the last View
 	wake     bell                                        // rings when the scout is to look at the Turns
 }
 
@@ -60,8 +59,8 @@ const (
 func NewTurns(limit int) *Turns {
 	now := time.Now()
 	t := &Turns{
-		line: newLine(), known: make(map[groups.Key]*Turn), held: make(map[*Turn]bool),
-		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, keep: floorAge, looks: 1},
+		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
+		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, validFor: floorAge, looks: 1},
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
@@ -120,21 +119,21 @@ func (t *Turns) take() *Turn {
 	}
 	t.begin(turn)
 	groups := t.batches[turn.Queue].Groups
-	if groups > 1 && !turn.alone && !turn.shared && t.lanes.probed(turn.Queue) == nil {
+	if groups > 1 && !turn.noCompany && !turn.shared && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	t.pay(turn)
-	if turn.row.over && t.low(turn.row, turn.Queue) {
+	if turn.row.overflowed && t.low(turn.row, turn.Queue) {
 		t.Wake() // there may be more than it could hold
 	}
 	return turn
 }
 
-// lend prepares a group's claim.
-func (t *Turns) lend(turn *Turn) {
+// prepareClaim readies a group for a lane that is about to claim it.
+func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered, turn.fresh, turn.orphan = 0, false, false
+	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {
@@ -158,7 +157,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 		if next == nil {
 			return
 		}
-		t.lend(next)
+		t.prepareClaim(next)
 		turn.with = append(turn.with, next)
 	}
 }
@@ -166,7 +165,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.alone, turn.ahead = o.Alone, o.Seen.Ahead
+	turn.noCompany, turn.ahead = o.NoCompany, o.Seen.Ahead
 	if !o.Missed {
 		turn.priority, turn.misses = o.Priority, misses{}
 	}
@@ -212,18 +211,18 @@ const quantum = tuning.Few
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
-	Missed   bool          // the claim found nothing: held elsewhere, no jobs, no row,
-	Behind   bool          // or somebody had just locked the next job of a group that several run,
-	Over     bool          // or no slot: the queue is at its limit
-	Finished int64         // the id of the job that is gone from the group, or 0
-	More     bool          // there was another job behind it
-	DueIn    time.Duration // the head may not run before this, or 0
-	Paused   bool          // the group or its queue is paused: discovery finds it when it is resumed
-	Trouble  bool          // the server refuses something about the group: it rests for a while, longer each time
-	Alone    bool          // the next claim is to be of this group only
-	OneByOne int64         // the next claims are to be of one job each, up to the one with this id; or 0
-	Seen     lease.Seen    // what the claim has learned
-	Priority int           // the head's, if that is the same as before
+	Missed     bool          // the claim found nothing: held elsewhere, no jobs, no row, or one of the next two
+	NextLocked bool          // somebody had just locked the next job of a group that several run
+	Over       bool          // there was no slot: the queue is at its limit
+	Finished   int64         // the id of the job that is gone from the group, or 0
+	More       bool          // there is another job behind the one that was claimed
+	DueIn      time.Duration // the head may not run before this, or 0
+	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
+	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
+	NoCompany  bool          // the next claim is to be of this group only
+	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
+	Seen       lease.Seen    // what the claim has learned
+	Priority   int           // the head's, if that is the same as before
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -250,32 +249,30 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	if o.Paused {
 		t.line.row(turn.Queue).paused = true
 	}
-	if o.Finished <= 0 { // Again entered a job that could not be completed, or the floor hid one that came late
+	if o.Finished <= 0 {
+		// Nothing was finished. So the floor may be wrong: Again may have raised it for a job that was not completed,
+		// or a lower id came late.
 		t.floors.drop(turn.Key)
 	} else {
 		turn.troubles = 0
 	}
 	switch {
-	case o.Trouble:
-		turn.troubles++
-		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
-	case o.Missed && turn.troubles > 0: // another worker meets the same trouble; or there are no jobs any more
-		t.park(turn, time.Now().Add(troubleDelay(turn.troubles)))
-		turn.troubles--
+	case o.Trouble, o.Missed && turn.troubles > 0:
+		t.leaveAlone(turn, o.Missed, again)
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
 		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
 		turn.misses.add(turn.head)
 		turn.hinted = hinted
-		t.hold(turn, 0)
+		t.watch(turn, 0)
 		if hinted {
 			t.Wake()
 		}
 	case o.DueIn > 0:
 		t.park(turn, time.Now().Add(o.DueIn))
 	case again, o.More &&
-		(!r.over || r.len() == 0 || turn.spent+1 < quantum || turn.alone || turn.single > o.Finished):
+		(!r.overflowed || r.len() == 0 || turn.spent+1 < quantum || turn.noCompany || turn.single > o.Finished):
 		turn.spent++
 		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
 	default:
@@ -285,16 +282,11 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	}
 }
 
-func (t *Turns) hold(turn *Turn, holder int64) {
+func (t *Turns) watch(turn *Turn, holder int64) {
 	turn.state, turn.holder = heldElsewhere, holder
 	t.hinted = t.hinted || turn.hinted
 	t.known[turn.Key] = turn
-	t.held[turn] = true
-}
-
-// troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
-func troubleDelay(n int) time.Duration {
-	return rest.Nth(n, tuning.Slow, tuning.Long)
+	t.watched[turn] = true
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
@@ -307,7 +299,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	}
 	t.learn(turn, o)
 	turn.again = false
-	t.lend(turn)
+	t.prepareClaim(turn)
 	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
 	turn.entered = o.Finished
 	return true
@@ -315,7 +307,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 
 // Join is Again for a turn that is to be claimed together with first, if both may be in company.
 func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
-	if first.alone || o.Alone || !t.Again(turn, o) {
+	if first.noCompany || o.NoCompany || !t.Again(turn, o) {
 		return false
 	}
 	first.with = append(first.with, turn)
@@ -356,18 +348,20 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 		t.put(turn)
 	case turn.state == withLane:
 		turn.again = true
-	case turn.state == dueLater && turn.troubles == 0 && id < turn.head:
+	case turn.leftAlone():
+		t.disturb(turn)
+	case turn.state == dueLater && id < turn.head:
 		t.unlink(turn)
 		t.put(turn)
 	}
 }
 
-// unlink takes a parked or held turn out of the structure that it waits in.
+// unlink takes a parked or watched turn out of the structure that it waits in.
 func (t *Turns) unlink(turn *Turn) {
 	switch turn.state {
 	case dueLater:
 		heap.Remove(&t.due, turn.index)
 	case heldElsewhere:
-		t.unhold(turn)
+		t.unwatch(turn)
 	}
 }

@@ -46,7 +46,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":         d.check,
 			"offer":    func(t *rapid.T) { d.offer(t, key, id) },
-			"looking":  func(*rapid.T) { d.turns.Looking() },
+			"looking":  func(*rapid.T) { d.turns.LookBegins() },
 			"urge":     func(t *rapid.T) { d.turns.Urge(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"announce": func(t *rapid.T) { d.announce(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"take": func(t *rapid.T) {
@@ -166,7 +166,7 @@ func (d *dispatch) done(t *rapid.T, id *rapid.Generator[int64]) {
 		return
 	}
 	o := outcome(t, id)
-	roomy := !d.turns.part(turn.Queue, turn.share).over
+	roomy := !d.turns.part(turn.Queue, turn.share).overflowed
 	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && roomy) || o.Missed && turn.floor.id > 0 {
 		d.owed[turn.Key] = true
 	}
@@ -182,15 +182,15 @@ func (d *dispatch) again(t *rapid.T, id *rapid.Generator[int64]) {
 
 // released is the scout's look at held groups: all are free, and some have no jobs.
 func (d *dispatch) released(t *rapid.T) {
-	xids, keys := d.turns.Held()
+	xids, keys := d.turns.Watched()
 	died := make(map[int64]bool)
 	for i, x := range xids {
 		died[x] = i%2 == 0
 	}
-	ended, orphans := d.turns.HeldBy(died)
+	ended, orphans := d.turns.WatchedBy(died)
 	keys = append(keys, ended...)
 	d.turns.Recheck(keys)
-	require.Empty(t, d.turns.held)
+	require.Empty(t, d.turns.watched)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
 		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shareOf(keys[0])}})
@@ -210,14 +210,14 @@ func (d *dispatch) check(t *rapid.T) {
 	}
 	parts := make(map[*row]int) // that pay
 	for _, turn := range d.lanes {
-		parts[turn.row] += turn.part
+		parts[turn.row] += turn.lanePart
 	}
 	var look func(*line)
 	look = func(l *line) {
 		inRows := 0
 		for _, r := range l.rows {
 			ranked := 0
-			for p, part := range append([]waitlist{r.rest}, r.lists[:]...) {
+			for p, part := range append([]waitlist{r.seenBefore}, r.lists[:]...) {
 				for _, turn := range part.items[part.first:] {
 					place(turn, inLine)
 					require.Equal(t, p, turn.rank)
@@ -236,7 +236,7 @@ func (d *dispatch) check(t *rapid.T) {
 			require.Equal(t, r.len() > 0, slices.Contains(l.round, r))
 			if l.sharing != nil {
 				require.Equal(t, parts[r], r.working, "of a lane")
-				require.Equal(t, r.over, slices.Contains(l.over, r))
+				require.Equal(t, r.overflowed, slices.Contains(l.overflowed, r))
 			}
 			if r.shares != nil {
 				look(r.shares)
@@ -249,7 +249,7 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)
 	}
-	for turn := range turns.held {
+	for turn := range turns.watched {
 		place(turn, heldElsewhere)
 	}
 	for _, turn := range d.lanes {

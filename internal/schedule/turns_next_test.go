@@ -14,10 +14,10 @@ import (
 func TestNextWaits(t *testing.T) {
 	turns := newTurns(t)
 	got, _ := waiting(t, turns) // it waits, or is about to: the scout is asked to look
-	require.True(t, turns.Look().Idle)
+	require.True(t, turns.View().Idle)
 	require.Equal(t, 1, turns.Offer(ready("a")))
 	require.Equal(t, "a", (<-got).GroupID)
-	require.False(t, turns.Look().Idle)
+	require.False(t, turns.View().Idle)
 
 	turns.Offer(ready("b"))
 	require.Equal(t, "b", turns.Next(t.Context()).GroupID, "at once")
@@ -45,7 +45,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	<-turns.wake
 	cancel()
 	require.Nil(t, <-got)
-	require.False(t, turns.Look().Idle, "it does not wait any more")
+	require.False(t, turns.View().Idle, "it does not wait any more")
 	turns.Offer(ready("a"))
 	require.Equal(t, []string{"a"}, drained(turns))
 }
@@ -118,7 +118,7 @@ func TestMissedAgainAndAgain(t *testing.T) {
 		try := func(d time.Duration) int {
 			tries = 0
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if _, unknown := turns.Held(); len(unknown) > 0 {
+				if _, unknown := turns.Watched(); len(unknown) > 0 {
 					turns.Recheck(unknown)
 				}
 				turns.Offer(cs)
@@ -150,10 +150,10 @@ func TestLateLook(t *testing.T) {
 		turns.Offer(cs)
 		turn := turns.TryNext()
 		turn.Unavailable++
-		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Alone: true, OneByOne: 9})
+		turns.Done(turn, Outcome{More: true, DueIn: time.Second, NoCompany: true, OneByOne: 9})
 		cs[0].Holder = 7
 		turns.Offer(cs)
-		ended, _ := turns.HeldBy(map[int64]bool{7: false})
+		ended, _ := turns.WatchedBy(map[int64]bool{7: false})
 		require.Len(t, ended, 1)
 		done := turns.Recheck(ended)
 		cs[0].Holder, cs[0].DueIn = 0, time.Second
@@ -164,7 +164,7 @@ func TestLateLook(t *testing.T) {
 		turns.Due()
 		turn = turns.TryNext()
 		require.Equal(t, 1, turn.Unavailable)
-		require.True(t, turn.alone)
+		require.True(t, turn.noCompany)
 		require.EqualValues(t, 9, turn.single)
 
 		turns.Done(turn, Outcome{Missed: true})

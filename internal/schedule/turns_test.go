@@ -245,26 +245,26 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	mine, missed := turns.TryNext(), turns.TryNext()
 	turns.Done(missed, Outcome{Missed: true})
 
-	xids, unknown := turns.Held()
+	xids, unknown := turns.Watched()
 	require.ElementsMatch(t, []int64{7, 8}, xids)
 	require.Equal(t, []groups.Key{missed.Key}, unknown)
-	require.Equal(t, 4, turns.Look().Held)
-	ended, orphans := turns.HeldBy(map[int64]bool{7: true, 9: false})
+	require.Equal(t, 4, turns.View().Watched)
+	ended, orphans := turns.WatchedBy(map[int64]bool{7: true, 9: false})
 	require.ElementsMatch(t, []groups.Key{group("a"), group("b")}, ended)
 	require.Equal(t, map[groups.Key]bool{group("a"): true, group("b"): true}, orphans)
-	ended, orphans = turns.HeldBy(map[int64]bool{8: false})
+	ended, orphans = turns.WatchedBy(map[int64]bool{8: false})
 	require.Equal(t, []groups.Key{group("c")}, ended)
 	require.Empty(t, orphans, "its holder committed")
-	ended, _ = turns.HeldBy(nil)
+	ended, _ = turns.WatchedBy(nil)
 	require.Empty(t, ended)
 
 	// The walk sees what this process itself holds, too.
 	cs[3].Holder = 9
 	turns.Offer(cs[3:4])
-	require.Equal(t, 4, turns.Look().Held)
+	require.Equal(t, 4, turns.View().Watched)
 
 	turns.Recheck([]groups.Key{group("a"), missed.Key, mine.Key, group("never seen")})
-	require.Equal(t, 2, turns.Look().Held)
+	require.Equal(t, 2, turns.View().Watched)
 	require.Nil(t, turns.TryNext())
 	cs[1].Holder = 0
 	require.Equal(t, 1, turns.Offer(cs[1:2]), "free again")
@@ -276,10 +276,10 @@ func TestTurnsThatOthersHold(t *testing.T) {
 func TestHintedTurns(t *testing.T) {
 	turns, turn := announced(t, group("a"), 5)
 	require.True(t, turn.hinted)
-	require.False(t, turns.Look().Hinted)
+	require.False(t, turns.View().Hinted)
 	woken(turns)
 	turns.Done(turn, Outcome{Missed: true})
-	require.True(t, turns.Look().Hinted)
+	require.True(t, turns.View().Hinted)
 	require.True(t, woken(turns))
 	turns.Recheck([]groups.Key{turn.Key})
 	require.Equal(t, 1, turns.Offer(ready("a")))
@@ -294,7 +294,7 @@ func TestAnnounceBeyondTheLimit(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)
 	}
-	require.Zero(t, turns.Look().Room)
+	require.Zero(t, turns.View().Room)
 	require.Equal(t, []string{"a", "b"}, drained(turns))
 	require.True(t, woken(turns), "there is more than the line could hold")
 }
@@ -325,7 +325,7 @@ func TestFloors(t *testing.T) {
 	turns.PutBack(group("a"), 1)
 	require.Zero(t, next(), "a lower id was announced")
 	raised()
-	turns.Looking()
+	turns.LookBegins()
 	turns.Offer([]Candidate{{Key: group("a"), ID: 1}})
 	require.Zero(t, next(), "a lower id was found")
 	raised()
@@ -369,32 +369,8 @@ func TestAgain(t *testing.T) {
 	turns.Announce(turn.Key, 2)
 	require.True(t, turns.Again(turn, Outcome{Finished: 2}), "announced meanwhile")
 	require.False(t, turns.Again(turn, Outcome{Finished: 2}))
-	require.True(t, turns.Look().Worked)
-	require.False(t, turns.Look().Worked)
+	require.True(t, turns.View().Worked)
+	require.False(t, turns.View().Worked)
 	turns.Done(turn, Outcome{Finished: 2})
 	require.Nil(t, turns.TryNext())
-}
-
-// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
-// at once; and if other workers try it, too.
-func TestTroubleWithJobsBehind(t *testing.T) {
-	turns := newTurns(t, ready("a")...)
-	turn := turns.TryNext()
-	for n := range 3 {
-		require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}), "it will not be")
-		turns.Done(turn, Outcome{Trouble: true})
-		require.Equal(t, n+1, turn.troubles)
-		require.Nil(t, turns.TryNext())
-		turn.at = time.Now()
-		turns.Due()
-		require.Same(t, turn, turns.TryNext())
-	}
-	turns.Done(turn, Outcome{Missed: true})
-	require.Zero(t, turns.Look().Held, "it is not watched")
-	require.Equal(t, 2, turn.troubles, "and so it is forgotten in the end, if it has no jobs")
-	turn.at = time.Now()
-	turns.Due()
-	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true})
-	turns.Done(turns.TryNext(), Outcome{Trouble: true})
-	require.Equal(t, 1, turn.troubles, "one of its jobs has been finished")
 }

@@ -18,12 +18,11 @@ import (
 // 21 ms, or 0.26 s if nobody tells of it (bench/RESULTS.md, priority). Of each queue and priority it reads some groups,
 // goes on behind them with the next look, and so comes round.
 type urgency struct {
-	stops  map[level]stop // of levels that have more
-	walked time.Time
-	took   time.Duration
-	some   bool        // the last look has found any,
-	more   bool        // and has left some that there is room for
-	asked  atomic.Bool // somebody has enqueued some
+	stops map[level]stop // of levels that have more
+	some  bool           // the last look has found any
+	more  bool           // the last look has left some that there is room for
+	asked atomic.Bool    // somebody has enqueued some
+	rhythm
 }
 
 // A level is a priority of a queue.
@@ -50,14 +49,14 @@ func (s *Scout) Urge() {
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
 func (s *Scout) nextUrgent(view View) time.Duration {
 	u := &s.urgency
-	gap := max(rareGap, tuning.Spare*u.took)
+	gap := max(rareGap, tuning.Spare*u.batch)
 	switch {
 	case view.Ready == 0:
 		return rareGap
 	case u.more:
-		gap = tuning.Many * u.took // it comes round, and leaves time to others
+		gap = tuning.Many * u.batch // it comes round, and leaves time to others
 	case u.some, u.asked.Load():
-		gap = max(minGap, tuning.Spare*u.took)
+		gap = max(minGap, tuning.Spare*u.batch)
 	}
 	return gap - time.Since(u.walked)
 }
@@ -73,11 +72,10 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	}
 	s.urging = true
 	defer func() { s.urging = false }()
-	if err := s.probe(ctx, conn, s.Turns.outranked(hints)); err != nil {
+	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints)); err != nil {
 		return err
 	}
-	u.walked = time.Now()
-	u.took = u.walked.Sub(begin)
+	u.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}
 	return nil
 }
 

@@ -120,7 +120,7 @@ func TestUrgentGroupBehindAFullLine(t *testing.T) {
 		turns := NewTurns(64)
 		scout := NewScout(turns, []string{queue}, s.Schema, time.Hour)
 		s.run(scout)
-		s.Until(func() bool { return turns.Look().Ready >= 64 })
+		s.Until(func() bool { return turns.View().Ready >= 64 })
 		s.give(1, 1, "z")
 		if announce {
 			turns.Urge(group("z00001"), 501)
@@ -138,17 +138,17 @@ func TestUrgentGroupBehindAFullLine(t *testing.T) {
 func TestUrgentLooksAreRare(t *testing.T) {
 	s := newStage(t)
 	turns, scout := s.scout(time.Hour)
-	idle := scout.nextUrgent(turns.Look())
+	idle := scout.nextUrgent(turns.View())
 	require.Positive(t, idle)
 	turns.Offer(ready("a"))
 	conn := s.Session().Conn
-	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), time.Duration(0))
+	require.LessOrEqual(t, scout.nextUrgent(turns.View()), time.Duration(0))
 	require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
-	require.Greater(t, scout.nextUrgent(turns.Look()), rareGap/4)
+	require.Greater(t, scout.nextUrgent(turns.View()), rareGap/4)
 	scout.Urge()
 	require.True(t, woken(turns))
-	scout.urgency.took = time.Microsecond
-	require.LessOrEqual(t, scout.nextUrgent(turns.Look()), minGap)
+	scout.urgency.batch = time.Microsecond
+	require.LessOrEqual(t, scout.nextUrgent(turns.View()), minGap)
 }
 
 // A million groups, each with a job that has a priority behind a head that has none: what looks cost is bounded.

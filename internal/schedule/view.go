@@ -11,55 +11,55 @@ type View struct {
 	Room    int  // for how many more groups there is room in the line of the queue that has the most
 	Ready   int  // groups in line
 	Idle    bool // lanes wait for a group, and none is in line
-	Worked  bool // jobs were worked since the last call of Look
-	Held    int  // groups that others hold
+	Worked  bool // jobs were worked since the last call of View
+	Watched int  // groups that others hold, or that were missed
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
 	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
 	Unproven int
-	parts    []part
+	rooms    []queueRoom
 	refill   refill
 }
 
-// A part is what the scout needs to know of a queue's part of the line.
-type part struct {
+// A queueRoom is what the scout needs to know of a queue's part of the line.
+type queueRoom struct {
 	room    int  // for so many more groups
 	roomy   bool // it has had room for all since the last walk began
 	low     bool // it is half empty, or more than that
 	started bool // the first walk is over
-	paused  bool // a claim has found a group paused since the last call of Look
+	paused  bool // a claim has found a group paused since the last call of View
 }
 
-// scout says whose parts a View has.
+// scout says whose rooms a View has.
 func (t *Turns) scout(queues []string) {
 	for _, q := range queues {
 		t.scouted = append(t.scouted, t.line.row(q))
 	}
 }
 
-// Look returns a View.
-func (t *Turns) Look() View {
+// View returns a View. The next one tells of what is done from now on (Worked, paused).
+func (t *Turns) View() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Ready: t.line.len(), parts: make([]part, len(t.scouted)),
+		Ready: t.line.len(), rooms: make([]queueRoom, len(t.scouted)),
 		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
-		Held: len(t.held), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
+		Watched: len(t.watched), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
 		Hinted: t.hinted,
 	}
 	for i, r := range t.scouted {
-		p := part{room: t.limit, roomy: true}
+		p := queueRoom{room: t.limit, roomy: true}
 		if r.shares != nil {
 			v.refill = t.refillOf(r, v.refill)
 		} else {
 			p.room -= r.len()
 			if p.room <= 0 { // nothing is looked for, until there is
-				r.over, r.started = true, true
+				r.overflowed, r.started = true, true
 			}
-			p.roomy, p.low = !r.over, p.room >= t.limit/2
+			p.roomy, p.low = !r.overflowed, p.room >= t.limit/2
 		}
 		p.started, p.paused = r.started, r.paused
-		v.parts[i], v.Room = p, max(v.Room, p.room)
+		v.rooms[i], v.Room = p, max(v.Room, p.room)
 		r.paused = false
 	}
 	t.worked = false
@@ -81,8 +81,8 @@ func (t *Turns) Writers(writers []string, prepared bool) {
 	t.floors.answered(writers, prepared)
 }
 
-// Looking says that heads are about to be looked for, to be offered then.
-func (t *Turns) Looking() {
+// LookBegins says that heads are about to be looked for, to be offered then.
+func (t *Turns) LookBegins() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.floors.looks++
@@ -115,18 +115,19 @@ func (t *Turns) Walked(queue string, complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.line.row(queue)
-	r.over, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
+	r.overflowed, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
 }
 
-// Held returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not known.
-func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
+// Watched returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not
+// known.
+func (t *Turns) Watched() (xids []int64, unknown []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.hinted = false
-	seen := make(map[int64]bool, len(t.held))
-	for turn := range t.held {
+	seen := make(map[int64]bool, len(t.watched))
+	for turn := range t.watched {
 		switch {
-		case turn.holder == 0 && turn.misses.rests(turn.head):
+		case turn.holder == 0 && turn.misses.leftAlone(turn.head):
 		case turn.holder == 0 || turn.shared && time.Since(turn.tried) >= t.poll: // see offerRunning
 			unknown = append(unknown, turn.Key)
 		case !seen[turn.holder]:
@@ -141,7 +142,7 @@ func (t *Turns) Held() (xids []int64, unknown []groups.Key) {
 func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for turn := range t.held {
+	for turn := range t.watched {
 		if turn.holder < 0 {
 			keys, sessions = append(keys, turn.Key), append(sessions, -turn.holder)
 		}
@@ -149,12 +150,12 @@ func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
 	return keys, sessions
 }
 
-// HeldBy returns the groups held by the given transactions, all of them and those whose worker died.
-func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
+// WatchedBy returns the groups held by the given transactions, all of them and those whose worker died.
+func (t *Turns) WatchedBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	orphans = make(map[groups.Key]bool)
-	for turn := range t.held {
+	for turn := range t.watched {
 		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
 			keys = append(keys, turn.Key)
 			turn.tried = time.Time{} // there is room, where several jobs of the group may run
@@ -166,8 +167,8 @@ func (t *Turns) HeldBy(died map[int64]bool) (keys []groups.Key, orphans map[grou
 	return keys, orphans
 }
 
-// Recheck forgets held groups, whose heads are looked at next: those that are offered or announced until done is called
-// come back with what was known of them.
+// Recheck forgets watched groups, whose heads are looked at next: those that are offered or announced until done is
+// called come back with what was known of them.
 func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -175,7 +176,7 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
 			t.checking[key] = turn
-			t.unhold(turn)
+			t.unwatch(turn)
 			delete(t.known, key)
 		}
 	}

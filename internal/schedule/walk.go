@@ -12,8 +12,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// rest returns how long to wait between walks that take so long.
-func (s *Scout) rest(took time.Duration) time.Duration {
+// walkPause returns how long to wait between walks that take so long.
+func (s *Scout) walkPause(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
@@ -39,16 +39,16 @@ type walk struct {
 	cut     bool   // the queue's part of the line was full at some time since it began
 	apart   bool   // it was cut, or has begun by itself: groups were left outside the line, or it hurries
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
-	paced   bool   // it need not hurry
-	covered bool   // one has begun and ended since looks are made
+	paced   bool   // slow: looks cover this queue, so the walk pauses between batches
+	covered bool   // a whole walk was made since looks began
 	needed  bool   // another one is to be made soon, although looks are made
 	began   time.Time
-	took    time.Duration // its statements
-	heads   int           // seen
-	news    int           // the scout's when it began
-	share   *row          // whose refill it is,
-	until   string        // and behind which group there was no more room for it, if it was cut
-	rhythm                // its own while it is apart; the others share one
+	took    time.Duration // what its statements took
+	heads   int           // heads that it has seen
+	news    int           // Scout.news when it began
+	share   *row          // the share whose refill it is, or nil
+	until   string        // the group behind which there was no more room for that share, if the refill was cut
+	rhythm                // its own while it is apart; those that are not share one
 }
 
 // A rhythm is when the last batch was read, by a walk or a look, and how long that took.
@@ -60,11 +60,11 @@ type rhythm struct {
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
 func (w walk) covers() bool { return w.covered && !w.needed }
 
-// together reports whether the others wait for the end of the walk before they begin again.
+// together reports whether the common next round must wait for this walk.
 func (w walk) together() bool { return w.midway && !w.apart }
 
-// over reports whether groups beyond the line wait for their turn, and there is room.
-func (p part) over() bool { return !p.roomy && p.low }
+// overflowWaits reports whether groups beyond the line wait for their turn, and there is room.
+func (p queueRoom) overflowWaits() bool { return !p.roomy && p.low }
 
 // sum adds up what walks have cost: all, or those that are not under way.
 func (s *Scout) sum(all bool) (took time.Duration, heads int) {
@@ -81,33 +81,39 @@ func (s *Scout) midway() bool {
 	return slices.ContainsFunc(s.walks, func(w walk) bool { return w.midway })
 }
 
-// nextWalk returns how long the next batch of a walk has to wait, and notes of which queue that is.
+// nextWalk returns how long the next batch of a walk has to wait.
 func (s *Scout) nextWalk(view View) time.Duration {
+	_, wait := s.chooseWalk(view)
+	return wait
+}
+
+// chooseWalk returns the queue whose walk has the next batch, by its index, and how long that has to wait.
+func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 	together := slices.ContainsFunc(s.walks, walk.together)
 	took, _ := s.sum(false)
-	next := time.Duration(math.MaxInt64)
+	next = time.Duration(math.MaxInt64)
 	for i := range s.walks {
 		n := (s.queue + 1 + i) % len(s.walks)
-		w, p := &s.walks[n], view.parts[n]
+		w, p := &s.walks[n], view.rooms[n]
 		wait := s.Poll // woken when the line runs low, or called again when those that have begun end
 		switch {
 		case p.room <= 0, w.midway && w.cut && !p.low:
 		case w.midway:
 			wait = s.nextBatch(w, p, view)
-		case p.over():
+		case p.overflowWaits():
 			wait = 0
 		case !together, w.covered && w.needed: // one that hurries waits for no other
 			wait = s.nextBegin(w, view, took)
 		}
 		if wait = max(wait, 0); wait < next {
-			s.next, next = n, wait
+			queue, next = n, wait
 		}
 	}
-	return next
+	return queue, next
 }
 
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
-func (s *Scout) nextBatch(w *walk, p part, view View) time.Duration {
+func (s *Scout) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 	switch {
 	case w.paced && !w.needed && p.roomy:
 		return pace*w.batch - time.Since(w.walked)
@@ -130,7 +136,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	case w.needed, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
-		gap = max(gap, s.Poll/2, s.rest(took))
+		gap = max(gap, s.Poll/2, s.walkPause(took))
 	default:
 		gap = max(gap, took)
 	}
@@ -148,11 +154,11 @@ func (s *Scout) press() {
 // beginWalk begins the walk over a queue: by itself if groups beyond the line wait there or others are under way, else
 // together with others.
 func (s *Scout) beginWalk(n int, view View) {
-	apart := view.parts[n].over() || slices.ContainsFunc(s.walks, walk.together)
+	apart := view.rooms[n].overflowWaits() || slices.ContainsFunc(s.walks, walk.together)
 	now := time.Now()
-	for i, p := range view.parts {
+	for i, p := range view.rooms {
 		w := &s.walks[i]
-		if i == n || !apart && !w.midway && p.room > 0 && !p.over() {
+		if i == n || !apart && !w.midway && p.room > 0 && !p.overflowWaits() {
 			*w = walk{
 				midway: true, apart: apart, skip: w.skip, paced: w.covers(), covered: w.covered,
 				began: now, news: s.news, rhythm: w.rhythm,
@@ -161,14 +167,20 @@ func (s *Scout) beginWalk(n int, view View) {
 	}
 }
 
-// walk reads the next batch of heads of the next queue.
+// walk reads the next batch of heads of the queue that has the next one.
 func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
-	s.queue = s.next
-	w, queue := &s.walks[s.queue], s.Queues[s.queue]
+	n, _ := s.chooseWalk(view)
+	return s.walkQueue(ctx, conn, view, n)
+}
+
+// walkQueue reads the next batch of heads of a queue.
+func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int) error {
+	s.queue = n
+	w, queue := &s.walks[n], s.Queues[n]
 	if !w.midway {
-		s.beginWalk(s.queue, view)
+		s.beginWalk(n, view)
 	}
-	r, more, err := s.readOn(ctx, conn, w, queue, min(view.parts[s.queue].room, tuning.Rows))
+	r, more, err := s.readOn(ctx, conn, w, queue, min(view.rooms[n].room, tuning.Rows))
 	if err != nil {
 		return err
 	}
@@ -224,7 +236,7 @@ func (s *Scout) endWalk(w *walk, queue string) {
 		if s.slowed++; s.whole <= s.slow() {
 			s.slowed = 0
 		}
-		s.Turns.Checked(began, 2*(time.Since(began)+s.rest(s.whole)))
+		s.Turns.Checked(began, 2*(time.Since(began)+s.walkPause(s.whole)))
 	}
 	if !slices.ContainsFunc(s.walks, walk.together) {
 		s.calm(s.news > w.news)
@@ -245,16 +257,16 @@ func (s *Scout) calm(news bool) {
 
 // Walk reads the heads of all groups once, as far as the Turns have room.
 func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
-	for s.next = range s.walks {
-		for more := true; more; more = s.walks[s.next].midway {
-			view := s.Turns.Look()
-			if view.parts[s.next].room <= 0 {
+	for n := range s.walks {
+		for more := true; more; more = s.walks[n].midway {
+			view := s.Turns.View()
+			if view.rooms[n].room <= 0 {
 				if err := s.lookUrgent(ctx, conn, view); err != nil {
 					return err
 				}
 				break
 			}
-			if err := s.walk(ctx, conn, view); err != nil {
+			if err := s.walkQueue(ctx, conn, view, n); err != nil {
 				return err
 			}
 		}

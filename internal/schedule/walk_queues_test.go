@@ -25,7 +25,7 @@ func roomy(turns *Turns) bool {
 	turns.mu.Lock()
 	defer turns.mu.Unlock()
 	for _, r := range turns.line.rows {
-		if r.over {
+		if r.overflowed {
 			return false
 		}
 	}
@@ -137,7 +137,7 @@ func TestPartsOfTheLine(t *testing.T) {
 	turns.Walked(other, true)
 	otherA := groups.Key{Queue: other, GroupID: "a"}
 	turns.Offer([]Candidate{{Key: group("a"), ID: 1}, {Key: group("b"), ID: 1}, {Key: otherA, ID: 1}})
-	view := turns.Look()
+	view := turns.View()
 	require.Equal(t, 1, view.Room)
 	require.False(t, roomy(turns))
 	for range 2*quantum + 1 { // a's, and the others in between

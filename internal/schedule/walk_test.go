@@ -28,7 +28,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 	require.Equal(t, int64(1), turns.known[group("ready")].head)
 	require.Len(t, turns.known, 3)
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
-	xids, unknown := turns.Held()
+	xids, unknown := turns.Watched()
 	require.Empty(t, unknown)
 	xid := pgtest.One[string](s.DB, "SELECT backend_xid::text FROM pg_stat_activity WHERE pid = $1",
 		l.Conn().PgConn().PID())
@@ -37,9 +37,9 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 
 	// Free again, the one above the finished job.
 	s.end(l, succeed(h)...)
-	require.NoError(t, scout.checkHeld(t.Context(), s.Session().Conn, View{}))
+	require.NoError(t, scout.checkWatched(t.Context(), s.Session().Conn, View{}))
 	require.Equal(t, []string{"held"}, drained(turns))
-	require.Zero(t, turns.Look().Held)
+	require.Zero(t, turns.View().Watched)
 }
 
 func TestWalkReachesEveryGroup(t *testing.T) {
@@ -110,7 +110,7 @@ func TestWalkThroughShortAndLongGroups(t *testing.T) {
 		if scout.walks[0].skip {
 			skipped++
 		}
-		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
+		require.NoError(t, scout.walk(t.Context(), conn, turns.View()))
 	}
 	require.NotZero(t, skipped)
 	require.Less(t, skipped, 8)
@@ -133,7 +133,7 @@ func TestSlowWalksDoNotKeepFloors(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, wait)
 	require.LessOrEqual(t, wait, tuning.Wait)
-	require.Greater(t, scout.nextWalk(turns.Look()), time.Hour, "no walk for long")
+	require.Greater(t, scout.nextWalk(turns.View()), time.Hour, "no walk for long")
 }
 
 // The first walk finds a whole batch of groups at once, and does not make the others wait for the busy lanes' sake.
@@ -145,10 +145,10 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	turns, scout := s.scout(time.Second)
 	conn := s.Session().Conn
 	walk := func() View {
-		require.NoError(t, scout.walk(t.Context(), conn, turns.Look()))
+		require.NoError(t, scout.walk(t.Context(), conn, turns.View()))
 		require.True(t, scout.midway())
 		scout.walks[0].batch = time.Minute // what the next one would take
-		return turns.Look()
+		return turns.View()
 	}
 	view := walk()
 	require.False(t, view.Idle)

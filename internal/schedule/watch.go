@@ -12,14 +12,14 @@ import (
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
 
-// nextHeld returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// nextWatch returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
-func (s *Scout) nextHeld(view View) time.Duration {
+func (s *Scout) nextWatch(view View) time.Duration {
 	gap := tuning.Look / 2
 	switch {
 	case view.Hinted:
 		return 0
-	case view.Held == 0:
+	case view.Watched == 0:
 		return tuning.Wait
 	case !view.Idle:
 		gap *= 2
@@ -27,12 +27,12 @@ func (s *Scout) nextHeld(view View) time.Duration {
 	return gap - time.Since(s.checked)
 }
 
-// checkHeld looks which of the groups that others hold are free: a cheap question about their transactions first, and
-// then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended, and
-// not by the next walk.
-func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
+// checkWatched looks which of the groups that others hold are free: a cheap question about their transactions first,
+// and then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended,
+// and not by the next walk.
+func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error {
 	s.checked = time.Now()
-	xids, keys := s.Turns.Held()
+	xids, keys := s.Turns.Watched()
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
 		var xid int64
@@ -43,7 +43,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 			return err
 		}
 	}
-	ended, orphans := s.Turns.HeldBy(died)
+	ended, orphans := s.Turns.WatchedBy(died)
 	keys = append(keys, ended...)
 	released, err := s.released(ctx, conn)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Scout) checkHeld(ctx context.Context, conn *pgx.Conn, _ View) error {
 		return nil
 	}
 	done := s.Turns.Recheck(keys)
-	if err := s.probe(ctx, conn, keys); err != nil {
+	if err := s.readGroups(ctx, conn, keys); err != nil {
 		return err
 	}
 	done()
@@ -82,7 +82,7 @@ func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups
 	return released, err
 }
 
-// nextAsk returns how long to leave those alone who enqueue.
+// nextAsk returns how long to wait before asking again who is writing to jobs.
 func (s *Scout) nextAsk(view View) time.Duration {
 	switch {
 	case view.Unproven > 0:

@@ -44,7 +44,7 @@ var known = map[string]string{
 	"fifo.maxStackBytes":            "what a row keeps of a failure",
 	"fifo.ownGroupBytes":            "format of a name",
 	"fifo.ownGroupMark":             "format of a name",
-	"schedule.lane":                 "format: time in parts",
+	"schedule.laneParts":            "format: time in parts",
 	"fifo.settlers":                 "one for each kind of settlement",
 	"fifo.maxNameBytes":             "fact of PostgreSQL",
 	"fifo.noticeBytes":              "fact of PostgreSQL",

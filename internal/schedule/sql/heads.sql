@@ -1,5 +1,5 @@
 -- What is told of each group's head that a walk has found: the end of candidates.sql, candidates_adjacent.sql,
--- probe.sql and firsts.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
+-- groups.sql and firsts.sql, whose walk has (queue, group_id, id, run_at, xid, priority), xid being the head's xmax.
 --
 -- holder is who runs the group: the transaction that has the head locked, if it is still in progress, or, as a negative
 -- number, the session that has the group and lives (internal/lease/sql/keep_claim.sql). A transaction that is newer

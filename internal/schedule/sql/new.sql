@@ -5,7 +5,7 @@
 --
 -- "+ 0" is how the index is written.
 --
--- A hint: the job need not be its group's head, and what is left out may be. probe.sql looks at the heads.
+-- A hint: the job need not be its group's head, and what is left out may be. groups.sql looks at the heads.
 SELECT j.queue, j.group_id, min(j.id) AS id
 FROM pgfifo.jobs j
 WHERE j.id + 0 > $2 AND j.id + 0 <= $3 AND j.queue = ANY ($1::text[]) AND (j.run_at IS NULL OR j.run_at <= $4)

@@ -8,7 +8,7 @@
 -- there: it skips from the highest of a queue to the next lower one. A group that has many such jobs may be named
 -- several times; the next page begins behind all of them.
 --
--- A hint: the job need not be its group's head. probe.sql looks at the heads.
+-- A hint: the job need not be its group's head. groups.sql looks at the heads.
 WITH RECURSIVE used AS (
     SELECT q.queue, 10::smallint AS priority -- above all
     FROM pg_catalog.unnest($1::text[]) AS q (queue)

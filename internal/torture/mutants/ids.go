@@ -13,7 +13,7 @@ var ids = []Mutant{
 	plant("floors-never-forgotten",
 		"a job that is put back with its old id is passed over for as long as its group has other jobs",
 		test("internal/schedule", "TestFloors|TestFloorsAge|TestFloorOfBusyGroup|TestLowerIDDropsTheFloor"),
-		in(floorFile, "	if now.Sub(f.born) >= f.keep {", "	if f.born.After(now.Add(f.keep)) {"),
+		in(floorFile, "	if now.Sub(f.born) >= f.validFor {", "	if f.born.After(now.Add(f.validFor)) {"),
 		in(floorFile, "	if id <= was {", "	if id < 0 && id <= was {"),
 		in(floorFile, "; id <= max(m.floor.id, m.next.id)", "; id < 0 && id <= max(m.floor.id, m.next.id)")),
 	plant("floor-over-open-enqueues", "a finished job is the floor at once, while a lower id may be on its way",

@@ -21,6 +21,7 @@ const (
 	fenceSQLFile   = "internal/lease/sql/fence.sql"
 	watchFile      = "internal/schedule/watch.go"
 	scoutFile      = "internal/schedule/scout.go"
+	rowsFile       = "internal/schedule/rows.go"
 	lanesFile      = "internal/schedule/lanes.go"
 	floorFile      = "internal/schedule/floor.go"
 	turnsFile      = "internal/schedule/turns.go"

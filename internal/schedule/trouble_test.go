@@ -1,0 +1,126 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
+)
+
+// A group is left alone for longer each time, also if jobs wait behind the one that is refused, and lanes try it again
+// at once; and if other workers try it, too.
+func TestTroubleWithJobsBehind(t *testing.T) {
+	turns := newTurns(t, ready("a")...)
+	turn := turns.TryNext()
+	for n := range 3 {
+		require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}), "it will not be")
+		turns.Done(turn, Outcome{Trouble: true})
+		require.Equal(t, n+1, turn.troubles)
+		require.Nil(t, turns.TryNext())
+		turn.at = time.Now()
+		turns.Due()
+		require.Same(t, turn, turns.TryNext())
+	}
+	turns.Done(turn, Outcome{Missed: true})
+	require.Zero(t, turns.View().Watched, "it is not watched")
+	require.Equal(t, 2, turn.troubles, "and so it is forgotten in the end, if it has no jobs")
+	turn.at = time.Now()
+	turns.Due()
+	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true})
+	turns.Done(turns.TryNext(), Outcome{Trouble: true})
+	require.Equal(t, 1, turn.troubles, "one of its jobs has been finished")
+}
+
+// untilTried lets time pass until the group is in line again, takes it, and returns how long that took.
+func untilTried(t *testing.T, turns *Turns, turn *Turn) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	for wait := turns.Due(); wait >= 0; wait = turns.Due() {
+		time.Sleep(wait)
+	}
+	require.Same(t, turn, turns.TryNext())
+	return time.Since(begin)
+}
+
+// longTrouble returns Turns with a lane that has a group which has been in trouble for an hour.
+func longTrouble(t *testing.T) (*Turns, *Turn) {
+	t.Helper()
+	turns := roomyTurns()
+	turns.Offer(ready("a"))
+	turn := turns.TryNext()
+	for begin := time.Now(); time.Since(begin) < time.Hour; {
+		turns.Done(turn, Outcome{Trouble: true})
+		require.LessOrEqual(t, untilTried(t, turns, turn), tuning.Long)
+	}
+	return turns, turn
+}
+
+// Somebody else has mended a group and works it, or it was purged: that is forgotten within minutes, however long the
+// trouble was.
+func TestTroubleIsForgotten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns, turn := longTrouble(t)
+		begin := time.Now()
+		missed := Outcome{Missed: true}
+		for turns.Done(turn, missed); turns.View().Watched == 0; turns.Done(turn, missed) {
+			untilTried(t, turns, turn)
+		}
+		require.Less(t, time.Since(begin), 2*tuning.Long)
+	})
+}
+
+// A notice to a group in trouble lets it be tried soon: it may have been mended.
+func TestNoticeEndsARest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns, turn := longTrouble(t)
+		turns.Done(turn, Outcome{Trouble: true})
+		turns.Announce(turn.Key, turn.head+5)
+		require.LessOrEqual(t, untilTried(t, turns, turn), tuning.Wait)
+		turns.Done(turn, Outcome{Finished: turn.head, More: true})
+		require.Same(t, turn, turns.TryNext())
+
+		turns, turn = longTrouble(t)
+		turns.Announce(turn.Key, 0) // while a lane has it
+		turns.Done(turn, Outcome{Trouble: true})
+		require.LessOrEqual(t, untilTried(t, turns, turn), tuning.Wait)
+	})
+}
+
+// A group in trouble to which somebody enqueues all the time is not tried all the time.
+func TestNoticesDuringTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.Offer(ready("a"))
+		turn := turns.TryNext()
+		turns.Done(turn, Outcome{Trouble: true})
+		tries := 0
+		for id := range int64(time.Hour / tuning.Rest) {
+			turns.Announce(turn.Key, id+2)
+			time.Sleep(tuning.Rest)
+			turns.Due()
+			if got := turns.TryNext(); got != nil {
+				turns.Announce(turn.Key, 1)
+				turns.Done(got, Outcome{Trouble: true})
+				tries++
+			}
+		}
+		require.InDelta(t, 2*time.Hour/tuning.Long, tries, 2*maxTroubles)
+	})
+}
+
+// A job that waits for its time after trouble is left to wait for it, unless a notice tells of one before it.
+func TestDelayAfterTrouble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns, turn := longTrouble(t)
+		turns.Done(turn, Outcome{DueIn: time.Hour, More: true})
+		turns.Announce(turn.Key, turn.head+1)
+		require.Equal(t, time.Hour, turns.Due())
+		turns.Offer(ready("a")) // RetryNow, of which a look tells
+		require.Same(t, turn, turns.TryNext())
+		turns.Done(turn, Outcome{DueIn: time.Hour, More: true})
+		turns.Announce(turn.Key, 0)
+		require.Same(t, turn, turns.TryNext())
+	})
+}
