@@ -209,6 +209,30 @@ func TestGroupLimitLost(t *testing.T) {
 	require.Zero(t, b.count("attempt_marks"))
 }
 
+// An attempt that is lost leaves room for the next one, which nobody waits for a poll to find.
+func TestGroupLimitLostBesideItsTeam(t *testing.T) {
+	b := newBed(t)
+	b.ledger.unordered, b.ledger.overlaps = true, true
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	beside, again := make(chan struct{}), make(chan struct{})
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		switch {
+		case string(job.Payload) == "beside":
+			close(beside)
+			<-again
+			return nil
+		case job.Attempts > 0:
+			close(again)
+			return nil
+		}
+		<-beside
+		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
+	}, func(w *fifo.Worker) { w.PollInterval = time.Hour }))
+	b.send("g", "lost", "beside")
+	receive(t, again, "the second attempt")
+	b.drained()
+}
+
 // A database that was restored from another server's dump has marks of that server's transactions, of which this one
 // has never heard. Their attempts have died.
 func TestGroupLimitAfterARestore(t *testing.T) {

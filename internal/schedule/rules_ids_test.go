@@ -16,9 +16,9 @@ func drawnInTurn(s *stage) (ids []int64) {
 	s.Helper()
 	sessions := []*pgtest.Session{s.Session(), s.Session()}
 	for i := range 4 {
-		var id, xid int64
+		var id int64
 		require.NoError(s, sessions[i%2].QueryRow(s.Context(), s.Statement("enqueue"),
-			[]string{queue}, []string{"a"}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil, nil).Scan(&id, &xid))
+			[]string{queue}, []string{"a"}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil, nil).Scan(&id))
 		ids = append(ids, id)
 	}
 	return ids

@@ -64,14 +64,18 @@ func (t *Turns) Started(turn *Turn, id int64, more bool) {
 // doneShared is what Done does first with the turn of such a group: a lane leaves the team. It reports whether that was
 // all, because another turn looks for the next job, or because the turn is to be tried again soon.
 func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
-	if m := turn.team; m != nil {
+	m := turn.team
+	if m != nil {
 		turn.team = nil
 		if m.lanes--; m.lanes == 0 {
 			delete(t.teams, turn.Key)
 		}
 		*again = !o.Missed && m.wants() || *again
 	}
-	if !o.Over {
+	switch {
+	case m != nil && o.Missed: // its attempt is lost: there is room
+		turn.tried = time.Time{}
+	case !o.Over:
 		turn.tried = time.Now()
 	}
 	if !o.NextLocked {
