@@ -130,8 +130,8 @@
 // comes (a frozen server process, a pooler or proxy that lost the other side), the handler waits in its statement for
 // as long as its own context lets it. A statement of the worker's own, to claim, settle or look for jobs, waits for
 // Silence. Then another session is asked, one of the client's pool. If the server works on no such statement the
-// connection is given up, and dialed again. If it does, the worker waits on, for a lock say. Meanwhile the lane does not
-// count as connected (Worker.Ready).
+// connection is given up, and dialed again. If it does, the worker waits on, for a lock say. Meanwhile the lane does
+// not count as connected (Worker.Ready).
 //
 // The second table is always shorter than the first: other bounds are refused (ErrInvalidWorker). So a handler is told
 // before anybody else is given its group, wherever both ends live. It cannot be when the session is ended from the

@@ -49,9 +49,14 @@ func TestPayloadThatJSONLoses(t *testing.T) {
 	t.Parallel()
 	pointer := &mute{"a", 1}
 	for _, payload := range []any{
-		mute{"a", 1}, pointer, &pointer, muteWithin{mute: mute{"a", 1}, muteToo: &muteToo{}, b: 1}, &muteToo{},
+		mute{"a", 1},
+		pointer, &pointer,
+		muteWithin{mute: mute{"a", 1}, muteToo: &muteToo{}, b: 1},
+		&muteToo{},
 		speaking{"by its pointer only"},
-		bytes.NewBufferString("a"), bytes.Buffer{}, strings.NewReader("a"), io.LimitReader(nil, 1),
+		bytes.NewBufferString("a"),
+		bytes.Buffer{},
+		strings.NewReader("a"), io.LimitReader(nil, 1),
 		errOnPurpose, errors.Join(errOnPurpose), &os.PathError{Err: errOnPurpose},
 	} {
 		_, err := fifo.ContentID(payload)
@@ -60,9 +65,16 @@ func TestPayloadThatJSONLoses(t *testing.T) {
 	}
 	loud := &speaking{}
 	for _, payload := range []any{
-		struct{}{}, &struct{}{}, map[string]int{}, audible{}, &audible{}, audibleWithin{b: 1},
+		struct{}{},
+		&struct{}{},
+		map[string]int{},
+		audible{},
+		&audible{},
+		audibleWithin{b: 1},
 		audibleWithin{audible: &audible{1}},
-		muteByName{mute: mute{}}, spoken{"a"}, &spoken{"a"}, loud, &loud, (*mute)(nil),
+		muteByName{mute: mute{}},
+		spoken{"a"},
+		&spoken{"a"}, loud, &loud, (*mute)(nil),
 		time.Now(), []mute(nil), json.Number("1"),
 	} {
 		_, err := fifo.ContentID(payload)

@@ -149,7 +149,7 @@ func TestLockedTableIsNoTrouble(t *testing.T) {
 	b.drained()
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck // it may be over
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
 	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.attempt_marks")
 	require.NoError(t, err)
 	b.sendMany("q", 10, 1)
