@@ -1,0 +1,90 @@
+package fifo
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
+)
+
+// runBeside runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on
+// those that it opens. If all is refused at once on one, for want of a right say, the next rest is longer.
+func (c *crew) runBeside(
+	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
+) {
+	for ctx.Err() == nil {
+		conn := *first
+		*first = nil
+		var err error
+		if conn == nil {
+			conn, err = c.dialer.Connect(ctx)
+		}
+		if err == nil {
+			began := time.Now()
+			c.beside.Store(conn, retry.who)
+			err = run(ctx, conn)
+			c.beside.Delete(conn)
+			closeConn(conn)
+			if time.Since(began) > tuning.Wait {
+				retry.reset()
+			}
+		}
+		retry.wait(ctx, err)
+	}
+}
+
+// runStranded gives up the connections on which an answer is owed that will not come: of the lanes, while no handler
+// runs, and of the scout. The listener asks nothing: it looks after its own.
+func (c *crew) runStranded(ctx context.Context) {
+	tick := time.NewTicker(c.set.bounds.Silence / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var looks errgroup.Group
+		looks.SetLimit(parallelDials())
+		look := func(who string, cut func(context.Context) error) {
+			looks.Go(func() error {
+				ctx, cancel := context.WithTimeout(ctx, min(grace, c.set.bounds.Silence))
+				defer cancel()
+				if err := cut(ctx); err != nil {
+					c.log.Warn("pgfifo: a connection is given up", "who", who, "error", err)
+				}
+				return nil
+			})
+		}
+		for _, s := range c.seats {
+			at := s.at.Load()
+			if at == nil || (*at).Running() > 0 || (*at).Unanswered() < c.set.bounds.Silence {
+				continue // or the handler has not read an answer
+			}
+			look("lane", (*at).CutStranded)
+		}
+		c.beside.Range(func(conn, who any) bool {
+			look(who.(string), func(ctx context.Context) error { return c.dialer.CutStranded(ctx, conn.(*pgx.Conn)) })
+			return true
+		})
+		_ = looks.Wait()
+	}
+}
+
+// closeBeside closes the connections that the scout and the listener have not taken.
+func (c *crew) closeBeside() {
+	for _, conn := range []*pgx.Conn{c.scoutConn, c.listenConn} {
+		if conn != nil {
+			closeConn(conn)
+		}
+	}
+}
+
+func closeConn(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	_ = conn.Close(ctx)
+}
