@@ -90,5 +90,6 @@ var silence = []Mutant{
 		run(endless, "I7", "I8"), in("fifo/overdue.go", "AbandonAfter; after > 0 {", "AbandonAfter; after < 0 {")),
 	plant("refused-scout-does-not-rest", "a worker that is refused its looks opens one connection after another",
 		test("fifo", "TestNotReadyWithoutLooks"),
-		in("fifo/beside.go", "			if time.Since(began) > tuning.Wait {\n", "			if !began.IsZero() {\n")),
+		in("fifo/beside.go", "			if time.Since(began) > tuning.Wait {\n",
+			"			if !began.IsZero() {\n")),
 }
