@@ -37,8 +37,8 @@ type result struct {
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
 
-	delayed bool          // Retry was asked, which is a hook
-	delay   time.Duration // and said this
+	delayed bool          // Retry, which is a hook, was asked for the delay
+	delay   time.Duration // until the next attempt
 }
 
 // A failure is why an attempt failed.

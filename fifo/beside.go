@@ -37,7 +37,7 @@ func (c *crew) runBeside(
 }
 
 // runStranded gives up the connections on which an answer is owed that will not come: of the lanes, while no handler
-// runs, and of the scout. The listener asks nothing: it looks after its own.
+// runs, of the scout and of the listener.
 func (c *crew) runStranded(ctx context.Context) {
 	tick := time.NewTicker(c.set.bounds.Silence / 4)
 	defer tick.Stop()

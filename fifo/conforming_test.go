@@ -206,6 +206,14 @@ func toLatin(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
+// UNICODE is another name of UTF8, which the server tells as it was set.
+func TestOtherNameOfTheEncoding(t *testing.T) {
+	b := newBed(t)
+	b.client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "UNICODE" }))
+	b.send("é", nil)
+	b.work(b.worker(nop, oneLane))
+}
+
 // In another encoding one group would be two, and one DedupID too. Every call refuses it.
 func TestOtherEncodings(t *testing.T) {
 	plain := fifo.Message{Queue: "q", GroupID: "é"}

@@ -182,9 +182,9 @@ func TestInvalidMessage(t *testing.T) {
 		"panicking encoder": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "does not encode"},
 		"reader": {func(m *fifo.Message) {
 			m.Payload = bytes.NewBufferString("pay a 100")
-		}, fifo.ErrInvalidMessage, "Payload is an io.Reader (*bytes.Buffer)"},
-		"error":  {func(m *fifo.Message) { m.Payload = errOnPurpose }, fifo.ErrInvalidMessage, "Payload is an error"},
-		"hidden": {func(m *fifo.Message) { m.Payload = mute{"a", 1} }, fifo.ErrInvalidMessage, "exported field"},
+		}, fifo.ErrInvalidMessage, "Payload is a *bytes.Buffer"},
+		"error":  {func(m *fifo.Message) { m.Payload = errOnPurpose }, fifo.ErrInvalidMessage, "Payload is a *errors.errorString"},
+		"hidden": {func(m *fifo.Message) { m.Payload = mute{"a", 1} }, fifo.ErrInvalidMessage, "sees no field"},
 		"large bytes": {func(m *fifo.Message) {
 			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
 		}, fifo.ErrPayloadTooLarge, "Payload"},

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"encoding/json"
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,33 +26,15 @@ func encodePayload(v any) (payload []byte, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: Payload does not encode: %w", ErrInvalidMessage, unencodable(err))
 		}
-		if lost := losing(p, payload); lost != "" {
-			return nil, fmt.Errorf("%w: Payload is %s (%T), which JSON loses: encode it yourself, "+
-				"or give it a MarshalJSON", ErrInvalidMessage, lost, p)
+		if string(payload) == "{}" && !marshals(p) && hidden(reflect.ValueOf(p)) {
+			return nil, fmt.Errorf("%w: Payload is a %T, of which JSON sees no field: encode it yourself, "+
+				"or give it a MarshalJSON", ErrInvalidMessage, p)
 		}
 	}
 	if payload == nil {
 		payload = []byte{}
 	}
 	return payload, nil
-}
-
-// losing says what a value is whose content is not in its JSON, or "". All such payloads of a type would be the same:
-// duplicates of each other, with ContentID.
-func losing(v any, encoded []byte) string {
-	if marshals(v) {
-		return ""
-	}
-	switch v.(type) {
-	case io.Reader:
-		return "an io.Reader"
-	case error:
-		return "an error"
-	}
-	if string(encoded) == "{}" && hidden(reflect.ValueOf(v)) {
-		return "a struct without an exported field"
-	}
-	return ""
 }
 
 func marshals(v any) bool {
@@ -64,14 +45,25 @@ func marshals(v any) bool {
 	return false
 }
 
-// hidden reports whether a value is, behind its pointers, a struct that has fields and none that JSON sees.
+// hidden reports whether a value is, behind its pointers, a struct that has unexported fields and none that JSON sees.
+// All such payloads of a type would be the same: duplicates of each other, with ContentID.
 func hidden(v reflect.Value) bool {
 	for v.Kind() == reflect.Pointer && !v.IsNil() {
 		if v = v.Elem(); v.CanInterface() && marshals(v.Interface()) {
 			return false
 		}
 	}
-	return v.Kind() == reflect.Struct && v.NumField() > 0 && !seen(v.Type(), nil)
+	return v.Kind() == reflect.Struct && keeps(v.Type()) && !seen(v.Type(), nil)
+}
+
+// keeps reports whether a struct has a field that JSON does not see, and not because a tag says so.
+func keeps(t reflect.Type) bool {
+	for i := range t.NumField() {
+		if f := t.Field(i); f.Name != "_" && !f.IsExported() {
+			return true
+		}
+	}
+	return false
 }
 
 // seen reports whether JSON sees a field of a struct, or of one that is embedded in it.

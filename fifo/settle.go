@@ -157,7 +157,8 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 }
 
 // unrecorded deals with a group of which the server refuses what became of its attempt. An attempt that has failed is
-// counted by the next claim of the job, as lost: so it ends, whatever is refused. One that is not counted is no crash.
+// counted by the next claim of the job, as lost. So no handler runs more often than MaxAttempts says, whatever is
+// refused. One that is not counted is no crash.
 func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) {
 	failed := a.failed(p)
 	charged := failed != nil && failed.outcome != Snoozed && failed.job.ID == p.held.ID

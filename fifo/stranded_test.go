@@ -85,8 +85,12 @@ func testStrandedConnections(t *testing.T, by lease) {
 	ready(t, w)
 }
 
-// What waits for a lock is not stranded, however long that takes.
+// What waits for a lock is not stranded, however long that takes, also if nobody may know what the session does.
 func TestLockedIsNotStranded(t *testing.T) {
+	pgtest.OverEach(t, []string{"on", "off"}, testLockedIsNotStranded)
+}
+
+func testLockedIsNotStranded(t *testing.T, tracked string) {
 	b := newBed(t)
 	b.exec("CREATE TABLE effects (attempt integer)")
 	looks := &pgtest.Tracer{Having: "pg_stat_get_activity"}
@@ -96,7 +100,10 @@ func TestLockedIsNotStranded(t *testing.T) {
 		lanes = append(lanes, pid)
 		return err
 	}, oneLane, func(w *fifo.Worker) {
-		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = looks }))
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.Tracer = looks
+			cfg.ConnConfig.RuntimeParams["track_activities"] = tracked
+		}))
 		w.Heartbeat, w.Silence, w.PollInterval = 100*time.Millisecond, 400*time.Millisecond, 100*time.Millisecond
 	})
 	b.run(w)

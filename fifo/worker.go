@@ -24,8 +24,8 @@ type Worker struct {
 	Client *Client
 	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
-	// pool's connections stay free for the application. The settings of ServerSilence are made after AfterConnect, and
-	// win over it. Defaults to 10. Of queues with Settings.SessionLease it is how
+	// pool's connections stay free for the application. The worker's own settings are made after AfterConnect, and win
+	// over it. Defaults to 10. Of queues with Settings.SessionLease it is how
 	// many jobs may have a transaction at once, and SessionConcurrency is how many run.
 	Concurrency int
 	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. One

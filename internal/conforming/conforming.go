@@ -5,6 +5,7 @@ package conforming
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -37,16 +38,18 @@ const SettingsSQL = "SELECT pg_catalog.current_setting('" + stringsSetting + "')
 	"pg_catalog.current_setting('" + encodingSetting + "')"
 
 // Settings returns an error if one of two values is wrong. Empty, it is not known, as behind some poolers.
-func Settings(strings, clientEncoding string) error {
-	if strings == "off" {
+func Settings(stringsOn, clientEncoding string) error {
+	if stringsOn == "off" {
 		return errStrings
 	}
 	return encoding(clientEncoding)
 }
 
-// encoding refuses SQL_ASCII as well, with which nothing is converted: then nobody has to think about it.
+// encoding refuses SQL_ASCII as well: with that, nothing is converted or checked. UNICODE is UTF8, and the only other
+// name of it that the server tells as it was set.
 func encoding(name string) error {
-	if name == "" || name == "UTF8" {
+	switch strings.ToUpper(strings.ReplaceAll(name, "-", "")) {
+	case "", "UTF8", "UNICODE":
 		return nil
 	}
 	return fmt.Errorf("%w: %s is %s: ids and headers would be stored as other texts than were sent; "+

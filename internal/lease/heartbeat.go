@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
@@ -107,12 +106,8 @@ func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil {
 		return false, false, ErrNoControl
 	}
-	return activity(ctx, l.control, l.pid)
-}
-
-func activity(ctx context.Context, control *pgxpool.Pool, pid uint32) (active, writing bool, err error) {
-	process := int32(pid) //nolint:gosec // as PostgreSQL has it
-	err = control.QueryRow(ctx, activitySQL, process).Scan(&active, &writing)
+	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
+	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
 	return active, writing, err
 }
 

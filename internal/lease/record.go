@@ -67,7 +67,7 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 // Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
 // server has refused, and fails as that.
 func (l *Lane) Charge(ctx context.Context, head *Held) error {
-	if head.Shared { // its mark is there yet
+	if head.Shared { // its mark is still there; it does not count if the handler has committed the claim itself
 		return nil
 	}
 	h := *head

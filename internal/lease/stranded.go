@@ -11,9 +11,13 @@ import (
 
 // A session is stranded if the server owes it an answer that will not come, although both sockets are in order: a proxy
 // between them has lost its other side, say, or its server. A lock on a table, and a standby that a COMMIT waits for,
-// keep an answer away as well. So another session is asked whether the server works on the statement.
+// keep an answer away as well. So another session is asked what the server does for this one. That may not know, if it
+// has another role or track_activities is off: then the answer is waited for.
 
 var errStranded = errors.New("lease: the server owes the session an answer, and works on none")
+
+// idleSQL tells, on another session, whether a session is known to wait for its client. No row: it has ended.
+const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_stat_get_activity($1)"
 
 // Unanswered returns for how long the server has owed the lane an answer, or 0. Any goroutine may call it.
 func (l *Lane) Unanswered() time.Duration { return l.stream.unanswered() }
@@ -47,10 +51,12 @@ func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, pid uint32
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
-	active, _, err := activity(ctx, control, pid)
+	idle := false
+	process := int32(pid) //nolint:gosec // as PostgreSQL has it
+	err := control.QueryRow(ctx, idleSQL, process).Scan(&idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if active || err != nil && !errors.Is(err, pgx.ErrNoRows) || s.owed == 0 || !s.asked.Equal(asked) {
+	if !idle && !errors.Is(err, pgx.ErrNoRows) || s.owed == 0 || !s.asked.Equal(asked) {
 		s.idle = time.Time{}
 		return false
 	}

@@ -102,7 +102,7 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	return turn, false
 }
 
-// behind reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line, and
+// usedLess reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line, and
 // has had less of the lanes' time than those that have.
 func (t *Turns) usedLess(turn *Turn) bool {
 	r := t.line.row(turn.Queue)

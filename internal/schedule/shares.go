@@ -55,7 +55,7 @@ func (l *line) share(name string) *row {
 	return r
 }
 
-// behind reports whether the share that pays for a turn has nothing else in line, and has had less of the lanes' time
+// usedLess reports whether the share that pays for a turn has nothing else in line, and has had less of the lanes' time
 // than those that have.
 func (l *line) usedLess(turn *Turn) bool {
 	r := turn.row

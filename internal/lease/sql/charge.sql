@@ -1,5 +1,5 @@
--- Marks an attempt as one that died: whoever claims the job next counts it (see mark.sql). Run in the transaction that
--- has the group (relock.sql). No row: the job is not as it was claimed.
+-- Marks an attempt whose outcome cannot be recorded, as one that died is marked: whoever claims the job next counts it
+-- (see mark.sql). Run in the transaction that has the group (relock.sql). No row: the job is not as it was claimed.
 --
 -- $1 queue, $2 group id, $3 id, $4 how many attempts it had when it was claimed.
 INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
