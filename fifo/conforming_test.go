@@ -209,7 +209,9 @@ func toLatin(ctx context.Context, conn *pgx.Conn) error {
 // UNICODE is another name of UTF8, which the server tells as it was set.
 func TestOtherNameOfTheEncoding(t *testing.T) {
 	b := newBed(t)
-	b.client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "UNICODE" }))
+	b.client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.RuntimeParams["client_encoding"] = "UNICODE"
+	}))
 	b.send("é", nil)
 	b.work(b.worker(nop, oneLane))
 }

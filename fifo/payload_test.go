@@ -75,7 +75,9 @@ func TestPayloadThatJSONLoses(t *testing.T) {
 		spoken{"a"},
 		&spoken{"a"}, loud, &loud, (*mute)(nil),
 		time.Now(), []mute(nil), json.Number("1"),
-		&os.PathError{Op: "open"}, struct{ _ struct{} }{}, struct {
+		&os.PathError{Op: "open"},
+		struct{ _ struct{} }{},
+		struct {
 			Secret string `json:"-"`
 		}{"a"},
 	} {

@@ -102,8 +102,8 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	return turn, false
 }
 
-// usedLess reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line, and
-// has had less of the lanes' time than those that have.
+// usedLess reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line,
+// and has had less of the lanes' time than those that have.
 func (t *Turns) usedLess(turn *Turn) bool {
 	r := t.line.row(turn.Queue)
 	switch {
