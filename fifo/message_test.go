@@ -183,7 +183,7 @@ func TestInvalidMessage(t *testing.T) {
 		"reader": {func(m *fifo.Message) {
 			m.Payload = bytes.NewBufferString("pay a 100")
 		}, fifo.ErrInvalidMessage, "Payload is a *bytes.Buffer"},
-		"error":  {func(m *fifo.Message) { m.Payload = errOnPurpose }, fifo.ErrInvalidMessage, "is a *errors.errorString"},
+		"error":  {func(m *fifo.Message) { m.Payload = errOnPurpose }, fifo.ErrInvalidMessage, "*errors.errorString"},
 		"hidden": {func(m *fifo.Message) { m.Payload = mute{"a", 1} }, fifo.ErrInvalidMessage, "sees no field"},
 		"large bytes": {func(m *fifo.Message) {
 			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
