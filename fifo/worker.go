@@ -64,7 +64,9 @@ type Worker struct {
 	PollInterval time.Duration
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
 	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by
-	// default, less than the 30 that Kubernetes gives a process. Defaults to 20 seconds; negative: cancel at once.
+	// default, less than the 30 that Kubernetes gives a process. A job whose handler returns an error after that cancel
+	// is given back uncounted, whatever the error is: a DeadLetter or a RetryAfter, too. If it returns nil, the job is
+	// done. Defaults to 20 seconds; negative: cancel at once.
 	DrainTimeout time.Duration
 	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
 	// twice as often. It and the next two bound how long a dead or silent worker can keep a group, and how soon its
