@@ -62,7 +62,7 @@ func TestGroupLimitUnderKill(t *testing.T) {
 		'BEGIN INSERT INTO starts (id) VALUES (NEW.id); RETURN NEW; END'`)
 	s.exec(`CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks
 		FOR EACH ROW EXECUTE FUNCTION started()`)
-	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 200)...)
+	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 300)...)
 	s.requireLimit(limit, 2, 5, 15)
 	require.ElementsMatch(t, ids, s.effects()["g"])
 	require.Zero(t, s.number(`SELECT count(*) FROM (SELECT id, lag(id) OVER (ORDER BY min(n)) AS before
