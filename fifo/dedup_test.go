@@ -182,7 +182,10 @@ func TestDedupBehindALongTransaction(t *testing.T) {
 			tx := b.begin()
 			first := b.receiptsIn(tx, deduped("g", "a"))[0]
 			require.False(t, first.Duplicate)
-			time.Sleep(1100 * time.Millisecond) // its window is over
+			since := query[time.Time](b, "SELECT clock_timestamp()")
+			await(t, "the end of its window", func() bool {
+				return query[bool](b, "SELECT clock_timestamp() > $1::timestamptz + interval '1 s'", since)
+			})
 			var got fifo.Receipt
 			second := beside(func() error {
 				if by == "function" {
