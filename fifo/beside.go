@@ -39,14 +39,7 @@ func (c *crew) runBeside(
 // runStranded gives up the connections on which an answer is owed that will not come: of the lanes, while no handler
 // runs, of the scout and of the listener.
 func (c *crew) runStranded(ctx context.Context) {
-	tick := time.NewTicker(c.set.bounds.Silence / 4)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	every(ctx, c.set.bounds.Silence/4, func() {
 		var looks errgroup.Group
 		looks.SetLimit(parallelDials())
 		look := func(who string, cut func(context.Context) error) {
@@ -71,7 +64,7 @@ func (c *crew) runStranded(ctx context.Context) {
 			return true
 		})
 		_ = looks.Wait()
-	}
+	})
 }
 
 // closeBeside closes the connections that the scout and the listener have not taken.

@@ -312,16 +312,23 @@ func (c *crew) closeLanes() {
 
 // runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
 func (c *crew) runHeartbeat(ctx context.Context) {
-	tick := time.NewTicker(c.set.bounds.Heartbeat / 2)
+	every(ctx, c.set.bounds.Heartbeat/2, func() {
+		for _, s := range c.seats {
+			s.beat(ctx)
+		}
+	})
+}
+
+// every calls f after each interval, until ctx is done.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		}
-		for _, s := range c.seats {
-			s.beat(ctx)
+			f()
 		}
 	}
 }
