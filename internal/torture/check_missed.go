@@ -126,7 +126,19 @@ func (c *checker) untold(lost, next *turn) bool {
 	away := lost.word == wordAway
 	return lost.end != forever && lost.outcome == "" &&
 		(next.start < died && died < next.start+tellsWithin || away && died < lost.end+tellsWithin) ||
-		away && lost.outcome == "unknown"
+		away && lost.outcome == "unknown" || c.undone(lost)
+}
+
+// undone reports whether the batch of groups in which a handler returned nil may have been undone by another of its
+// handlers: then it is given back group by group, and its worker says so when it has done that for all.
+func (c *checker) undone(t *turn) bool {
+	if !acrossGroups(t.queue) || t.word != "ok" || t.outcome != "" || t.died > t.end+tellsWithin {
+		return false
+	}
+	return slices.ContainsFunc(c.turns, func(by *turn) bool {
+		return (by.do == doInFlight || by.do == doSwallow) && by.proc == t.proc && by.queue == t.queue &&
+			by.outcome == "" && t.start-tellsWithin < by.end && by.end < t.died
+	})
 }
 
 // A lostSession is one in which attempts died: of a batch of groups, several at once.
