@@ -286,6 +286,21 @@ func TestScoutWithAFullLineAsks(t *testing.T) {
 	}
 }
 
+// A look that fails is none, so a worker whose looks the server refuses is not ready.
+func TestFailedLookIsNone(t *testing.T) {
+	s := newStage(t)
+	_, scout := s.scout(time.Millisecond)
+	conn := s.Session()
+	conn.Do("ALTER TABLE pgfifo.jobs RENAME TO away")
+	_, err := scout.step(t.Context(), conn.Conn)
+	require.ErrorContains(t, err, "42P01")
+	require.Zero(t, scout.Looked())
+	conn.Do("ALTER TABLE pgfifo.away RENAME TO jobs")
+	_, err = scout.step(t.Context(), conn.Conn)
+	require.NoError(t, err)
+	require.NotZero(t, scout.Looked())
+}
+
 func TestScoutEndsWithItsConnection(t *testing.T) {
 	s := newStage(t)
 	turns, scout := s.scout(10 * time.Millisecond)

@@ -6,7 +6,7 @@ var told = []Mutant{
 	plant("silence-is-ready", "a worker is ready although its server says nothing any more",
 		test("fifo", "TestReady"), in(scoutFile, "		return *at\n", "		return time.Now()\n")),
 	plant("failed-look-counts", "a worker is ready although it cannot look for work",
-		test("fifo", "TestNotReadyWithoutLooks"),
+		test("internal/schedule", "TestFailedLookIsNone"),
 		in(scoutFile, "	view, looked := s.view(), false\n",
 			"	view, looked, now := s.view(), false, time.Now()\n	s.looked.Store(&now)\n")),
 	plant("lanes-without-connections-are-ready", "a worker is ready although no lane has a connection",
