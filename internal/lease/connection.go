@@ -86,10 +86,7 @@ func (b Bounds) connConfig(
 				return conn, err
 			}
 		}
-		if lane {
-			return newStream(conn), nil
-		}
-		return newHearing(conn), nil
+		return newStream(conn), nil
 	}
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {

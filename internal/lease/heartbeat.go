@@ -106,7 +106,7 @@ func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil {
 		return false, false, ErrNoControl
 	}
-	pid := int32(l.pid) //nolint:gosec // as PostgreSQL has it
+	pid := int32(l.stream.pid) //nolint:gosec // as PostgreSQL has it
 	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
 	return active, writing, err
 }

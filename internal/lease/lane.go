@@ -28,7 +28,6 @@ type Lane struct {
 	db    *bun.DB
 
 	stream    *stream
-	pid       uint32 // the server's process
 	heartbeat time.Duration
 
 	control *pgxpool.Pool

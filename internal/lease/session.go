@@ -19,9 +19,9 @@ import (
 // A session is the Keeper's connection. One goroutine uses it, for all who ask.
 type session struct {
 	conn   *pgx.Conn
-	hears  *hearing // below it
-	number int64    // of its lock
-	dialed int64    // as of a Lane
+	stream *stream // below it
+	number int64   // of its lock
+	dialed int64   // as of a Lane
 	stmts  statements
 	bounds Bounds
 
@@ -70,24 +70,16 @@ const (
 	stmtKeepSlotsFree = "pgfifo_keep_slots_free"
 )
 
-var keepTexts = texts.Prepared(
-	stmtKeepLock, stmtKeepClaim, stmtKeepBehind, stmtKeepFree, stmtKeepSlots, stmtKeepSlotsFree)
-
 // openSession opens a session that is to hold groups. The caller starts run.
 func (d *Dialer) openSession(ctx context.Context, lost func(error)) (*session, error) {
-	conn, err := d.Connect(ctx)
+	l, err := d.connect(ctx, d.direct(), false)
 	if err != nil {
 		return nil, err
 	}
-	hears, ok := conn.PgConn().Conn().(*hearing)
-	if !ok {
-		_ = conn.Close(ctx)
-		return nil, errNotWatched
-	}
-	bounds := d.Bounds.WithDefaults()
+	conn, bounds := l.Conn(), d.Bounds.WithDefaults()
 	s := &session{
-		conn: conn, hears: hears, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
-		stmts: unprepared(d.Schema, keepTexts, transactionSQL), asks: make(chan *ask, tuning.Rows), tell: lost,
+		conn: conn, stream: l.stream, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
+		stmts: unprepared(d.Schema, ownTexts), asks: make(chan *ask, tuning.Rows), tell: lost,
 	}
 	s.lives, s.die = context.WithCancelCause(context.Background())
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
@@ -316,7 +308,7 @@ func (s *session) answer(asks []*ask) error {
 func (s *session) bounded(asks []*ask, retry bool) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
+	defer s.stream.unless(s.bounds.Silence, func() { cancel(errSilent) })()
 	defer func() {
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
