@@ -122,14 +122,14 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
 		return nil
 	}
-	s := &settlement{head: heads[0], lost: heads[0].marked}
+	s := &settlement{head: heads[0]}
 	if calls[0].Relaxes {
 		s.relax, calls = calls[0].Statement, calls[1:]
 	}
 	switch {
 	case len(calls) > 1 && len(b.hold.Rest) > 0:
 		return nil
-	case len(calls) > 1 || s.lost || !calls[0].Completes:
+	case len(calls) > 1 || s.head.marked || !calls[0].Completes:
 		s.calls = calls
 	}
 	return s

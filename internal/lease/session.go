@@ -36,6 +36,7 @@ type session struct {
 	unreleased []release // what is still to be let go: the server is asked again
 	tries      int       // how often it was asked again, one after the other
 	retryAt    time.Time // and when it is asked next
+	last       bool      // it ends when it has nothing more to let go
 }
 
 // A release is a group that is to be let go, or a slot of a queue that has a limit.
@@ -55,7 +56,7 @@ type ask struct {
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
 	deferred bool  // it was not made yet: the payloads of others were too much beside it
-	holding  bool  // the session has something yet that is to be let go
+	last     bool  // the session is to end when it has nothing more to let go
 	refused  error
 	err      error
 	done     chan struct{}
@@ -132,13 +133,6 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// flush asks for what is still to be let go, if it is time for that, and reports whether nothing is left.
-func (s *session) flush() bool {
-	a := &ask{}
-	err := s.do(a)
-	return errors.Is(err, ErrLost) || err == nil && !a.holding
-}
-
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
 
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.
@@ -146,6 +140,10 @@ func (s *session) run() {
 	defer s.close()
 	for !s.ended() {
 		next := s.next()
+		if len(next) == 0 && s.last && len(s.unreleased) == 0 {
+			s.end(errClosed)
+			return
+		}
 		if len(next) == 0 {
 			wait := s.bounds.Heartbeat / 2
 			if len(s.unreleased) > 0 {
@@ -292,9 +290,10 @@ func (s *session) answer(asks []*ask) error {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.holding = err, len(s.unreleased)+len(s.unwanted) > 0; err == nil {
+		if a.err = err; err == nil {
 			a.err = a.refused
 		}
+		s.last = s.last || a.last
 		close(a.done)
 	}
 	if refused {

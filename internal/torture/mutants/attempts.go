@@ -73,7 +73,7 @@ var attempts = []Mutant{
 		in(laneFile, "	if len(l.marked) > 0 {\n", "	if len(l.marked) > 0 && l.hold == nil {\n")),
 	plant("mark-found-by-few", "a mark is looked at only by a lane that has claimed as little as the one that made it",
 		test("fifo", "TestMarkIsFoundByAll"),
-		in(laneFile, "		if h.marked {\n", "		if h.marked && h.Attempts > 0 {\n")),
+		in(laneFile, "		case h.marked:\n", "		case h.marked && h.Attempts == 0:\n		case h.marked:\n")),
 	plant("refused-batch-frees-its-groups",
 		"a batch that cannot be committed frees its groups before it can say that nobody has died",
 		test("fifo", "TestBatchThatIsRefused"),
