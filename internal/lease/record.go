@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -119,14 +120,7 @@ func (l *Lane) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	var xids []byte // NULL: not known
-	if len(lost) > 0 {
-		var ids array
-		for _, xid := range lost {
-			ids.int(int64(xid))
-		}
-		xids = ids.bytes()
-	}
+	xids := array.Of(lost, func(to []byte, xid uint32) []byte { return array.Int(to, int64(xid)) }) // NULL: not known
 	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
