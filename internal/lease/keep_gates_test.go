@@ -63,7 +63,8 @@ func TestTakeBehindAClaim(t *testing.T) {
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
 	go func() { taken <- l.take(t.Context(), hold, new(Loan), waitForever) }()
 	require.True(t, pgtest.Wait(10*time.Second, func() bool {
-		return pgtest.One[bool](s.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", l.stream.pid)
+		const waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)"
+		return pgtest.One[bool](s.DB, waits, l.stream.pid)
 	}))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)
