@@ -55,11 +55,22 @@ func (s *seat) dial(ctx context.Context) error {
 
 // connected reports whether the seat has a connection, as far as is known without asking the server.
 func (s *seat) connected() bool {
-	lane := s.at.Load()
-	if lane == nil || (*lane).HungUp() {
-		return false
+	at := s.at.Load()
+	return at != nil && !(*at).HungUp() && s.unanswered() == nil
+}
+
+// unanswered returns the seat's lane if the server has owed it an answer for long, and no handler runs, which may have
+// left an answer unread; or nil.
+func (s *seat) unanswered() *lease.Lane {
+	at := s.at.Load()
+	if at == nil {
+		return nil
 	}
-	return (*lane).Running() > 0 || (*lane).Unanswered() < s.crew.set.bounds.Silence
+	lane := (*at).Lane()
+	if lane == nil || lane.Running() > 0 || lane.Unanswered() < s.crew.set.bounds.Silence {
+		return nil
+	}
+	return lane
 }
 
 // run works jobs until ctx is done.
@@ -289,18 +300,18 @@ func (s *seat) beat(ctx context.Context) {
 	if at == nil {
 		return
 	}
-	lane := *at
 	s.mu.Lock()
-	if s.wake != nil && lane.HungUp() {
+	if s.wake != nil && (*at).HungUp() {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
+	lane := (*at).Lane()
+	if lane == nil || lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer s.beating.Store(false)
-		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
+		if err := (*at).Beat(ctx); err != nil && ctx.Err() == nil {
 			s.cancel(err)
 		}
 	}()

@@ -171,6 +171,9 @@ func (l *Lane) Close() error {
 	return l.conn.Close()
 }
 
+// Lane returns the lane itself: that of a Borrower may be another one each time.
+func (l *Lane) Lane() *Lane { return l }
+
 // Forfeit is for what Step has left held: a Lane has nothing then.
 func (l *Lane) Forfeit(context.Context) {}
 
