@@ -28,15 +28,12 @@ type seat struct {
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
 	lent     []task                  // its jobs
-	holding  bool                    // jobs of these groups,
-	head     groups.Key
-	others   []groups.Key
-	tokens   map[groups.Key]int64 // of a session's claims
-	canceled []canceled           // of these or their queue
-	awaited  []groups.Key         // of the claim that is under way,
-	early    []ruling             // and what was ruled on these meanwhile
-	nth      int                  // the number of the hold
-	wake     context.CancelFunc   // nil unless the lane waits for work
+	held     []heldGroup             // the groups whose jobs it holds
+	canceled []canceled              // of these or their queue
+	awaited  []groups.Key            // of the claim that is under way,
+	early    []ruling                // and what was ruled on these meanwhile
+	nth      int                     // the number of the hold
+	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
 }
 

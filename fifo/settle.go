@@ -64,7 +64,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	defer s.telling.Store(nil)
 	done := make(chan struct{})
 	go untilReturned(tell, done)
-	if !s.holding {
+	if len(s.held) == 0 {
 		<-done
 		return false
 	}
