@@ -27,7 +27,7 @@ const looksAtClaim = "		b.Queue(claimOpenSQL, xids[0]).QueryRow(" +
 var attempts = []Mutant{
 	plant("refused-outcome-not-counted", "an attempt is not counted if the server refuses to record its outcome",
 		test("fifo", "TestTroubleIsOfItsGroup"),
-		in("fifo/settle.go", "_ = s.lane.Charge(ctx, p.held)", "_ = s.lane.Record(ctx, p.held)")),
+		in("fifo/conclude.go", "_ = s.lane.Charge(ctx, p.held)", "_ = s.lane.Record(ctx, p.held)")),
 	plant("foreign-mark-not-understood", "a mark of another server's transaction is an error",
 		test("fifo", "TestGroupLimitAfterARestore"),
 		in("internal/lease/sql/claim_shared.sql", "m.xid >= pg_snapshot_xmax(pg_current_snapshot())", "false")),
@@ -128,7 +128,7 @@ var attempts = []Mutant{
 		in(savepointFile, "		send(stmtLockTable, &s.released)\n", "")),
 	plant("claim-kept-beside-hooks", "what is claimed beside a slow hook waits for it, and begins though it was paused",
 		test("fifo", "TestHooksKeepNoClaim"),
-		in("fifo/settle.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
+		in("fifo/conclude.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
 	plant("group-attempt-not-marked",
 		"a death is not counted where several jobs of a group run, or nothing starts behind the first",
 		run(several, "I6"), in("fifo/attempt.go", " || h.Shared)", ")")),
