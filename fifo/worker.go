@@ -219,9 +219,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	running.Wait()
 	err = errors.Join(errs...)
-	if len(errs) == 1 {
-		err = errs[0]
-	}
 	log.Info("pgfifo: worker stopped", "error", err)
 	return err
 }

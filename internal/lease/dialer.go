@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -56,12 +57,7 @@ func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
 	return l.Conn(), nil
 }
 
-func (d *Dialer) direct() *pgxpool.Config {
-	if d.Direct != nil {
-		return d.Direct
-	}
-	return d.Pool
-}
+func (d *Dialer) direct() *pgxpool.Config { return cmp.Or(d.Direct, d.Pool) }
 
 // connect opens a connection, as a lane that has no statements.
 func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*Lane, error) {
