@@ -151,7 +151,7 @@ var discovery = []Mutant{
 			"        WHERE ")),
 	plant("moved-job-is-not-told", "workers learn of what has moved to a queue of dead letters at their next poll",
 		test("fifo", "TestDeadLetterQueue"),
-		in("fifo/conclude.go", "r.outcome == Buried && r.moved != \"\" {", "r.outcome == Buried && r.moved == \"?\" {")),
+		in("fifo/conclude.go", "Buried && r.moved != \"\" {", "Buried && r.moved == \"?\" {")),
 	plant("resume-is-not-told", "workers learn of what is resumed at their next poll",
 		test("fifo", "TestResumeIsAnnounced"),
 		in("fifo/pause.go", "	s.announce(xid, s.hint)\n	return true, nil\n", "	return true, nil\n")),
