@@ -53,11 +53,9 @@ func (c *crew) runStranded(ctx context.Context) {
 			})
 		}
 		for _, s := range c.seats {
-			at := s.at.Load()
-			if at == nil || (*at).Running() > 0 || (*at).Unanswered() < c.set.bounds.Silence {
-				continue // or the handler has not read an answer
+			if lane := s.unanswered(); lane != nil {
+				look("lane", lane.CutStranded)
 			}
-			look("lane", (*at).CutStranded)
 		}
 		c.beside.Range(func(conn, who any) bool {
 			look(who.(string), func(ctx context.Context) error { return c.dialer.CutStranded(ctx, conn.(*pgx.Conn)) })

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -79,9 +80,7 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 		c.cfg = *cfg
 		c.cfg.Hooks = slices.Clone(cfg.Hooks)
 	}
-	if c.cfg.Logger == nil {
-		c.cfg.Logger = slog.Default()
-	}
+	c.cfg.Logger = cmp.Or(c.cfg.Logger, slog.Default())
 	c.schema, c.err = schema.Parse(c.cfg.Schema)
 	c.sqlDB = sql.OpenDB(lease.Lending(connector{stdlib.GetPoolConnector(pool)}))
 	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them

@@ -23,7 +23,7 @@ import (
 //
 //	Worker.Run → a crew for each lease → its seats, a goroutine each → seat.work, again and again:
 //
-//	Turns.Next ─▶ holder.Step ─▶ attempt ─▶ handlers ─▶ holder.Step ─▶ settle ─▶ Turns.Done
+//	Turns.Next ─▶ holder.Step ─▶ attempt ─▶ handlers ─▶ holder.Step ─▶ conclude ─▶ Turns.Done
 //	a turn        claims it                             settles, and   hooks, log, and what
 //	                                                    claims next    the step could not record
 //

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -28,8 +29,8 @@ func (s Scope) Measure(ctx context.Context) (Depth, error) {
 // With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
 // they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
 func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
-	n = min(orDefault(max(n, 0), 1000), math.MaxInt32-1) // one more is looked for
-	from, to := "", "\U0010FFFF"                         // no id is printable and higher
+	n = min(cmp.Or(max(n, 0), 1000), math.MaxInt32-1) // one more is looked for
+	from, to := "", "\U0010FFFF"                      // no id is printable and higher
 	if s.level == ofGroup {
 		from, to = s.group, s.group
 	}

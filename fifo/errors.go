@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -132,11 +133,7 @@ func newPanicError(who string, v any) *PanicError {
 }
 
 func (e *PanicError) Error() string {
-	who := e.who
-	if who == "" {
-		who = "handler"
-	}
-	return fmt.Sprintf("fifo: %s panicked: %v", who, e.Value)
+	return fmt.Sprintf("fifo: %s panicked: %v", cmp.Or(e.who, "handler"), e.Value)
 }
 
 // Unwrap returns the value passed to panic if that is an error.

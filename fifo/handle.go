@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
@@ -270,15 +270,7 @@ func batchCalls(statement string, heads, behind []task) (calls []lease.Call) {
 
 // batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.
 func batchCall(statement string, tasks []task) lease.Call {
-	ids, places := append(make([]byte, 0, 12*len(tasks)), '{'), append(make([]byte, 0, 16*len(tasks)), '{')
-	for i, t := range tasks {
-		if i > 0 {
-			ids, places = append(ids, ','), append(places, ',')
-		}
-		ids = strconv.AppendInt(ids, t.job.ID, 10)
-		places = append(t.held.Place.Append(append(places, '"')), '"')
-	}
-	return lease.Call{
-		Statement: statement, Args: [][]byte{[]byte(tasks[0].job.Queue), append(ids, '}'), append(places, '}')},
-	}
+	ids := array.Of(tasks, func(to []byte, t task) []byte { return array.Int(to, t.job.ID) })
+	places := array.Of(tasks, func(to []byte, t task) []byte { return t.held.Place.Element(to) })
+	return lease.Call{Statement: statement, Args: [][]byte{[]byte(tasks[0].job.Queue), ids, places}}
 }

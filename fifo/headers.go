@@ -89,14 +89,10 @@ func (h Headers) encode() (*string, error) {
 	return &object, nil
 }
 
-// decodeHeaders returns stored headers. What is no object, written by hand, is none.
+// decodeHeaders returns stored headers, or nil.
 func decodeHeaders(stored []byte) Headers {
-	if stored == nil {
-		return nil
+	if h := decoded[Headers](stored); len(h) > 0 {
+		return h
 	}
-	var h Headers
-	if json.Unmarshal(stored, &h) != nil || len(h) == 0 {
-		return nil
-	}
-	return h
+	return nil
 }

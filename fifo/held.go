@@ -9,6 +9,12 @@ import (
 
 // What a seat holds, or is about to, and how an operator cancels that.
 
+// A heldGroup is one that the seat holds, with the token of a session's claim, or 0.
+type heldGroup struct {
+	groups.Key
+	token int64
+}
+
 // expect says which groups are about to be claimed.
 func (s *seat) expect(next *lease.Request) {
 	if next == nil {
@@ -22,28 +28,17 @@ func (s *seat) expect(next *lease.Request) {
 	}
 }
 
-// have says whose jobs the seat holds from now on: those of the head's group, and in a batch of groups those of the
-// others. Nil: none.
+// have says whose jobs the seat holds from now on. Nil: nobody's.
 func (s *seat) have(hold *lease.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.holding, s.others, s.tokens, s.canceled, s.nth = hold != nil, nil, nil, nil, s.nth+1
 	early := s.early
-	s.awaited, s.early = s.awaited[:0], nil
+	s.held, s.canceled, s.nth, s.awaited, s.early = s.held[:0], nil, s.nth+1, s.awaited[:0], nil
 	if hold == nil {
 		return
 	}
-	s.head = hold.Key
-	if s.crew.keeper != nil {
-		s.tokens = make(map[groups.Key]int64, 1)
-		for h := range hold.Heads() {
-			s.tokens[h.Key] = h.Token()
-		}
-	}
-	for i := range hold.Rest {
-		if key := hold.Rest[i].Key; key != hold.Key {
-			s.others = append(s.others, key)
-		}
+	for h := range hold.Heads() {
+		s.held = append(s.held, heldGroup{h.Key, h.Token()})
 	}
 	for _, r := range early {
 		s.obey(r)
@@ -74,7 +69,7 @@ func (s *seat) ruled(key groups.Key) func(ruling) {
 	named := func(group groups.Key) bool { return meant(group, key) }
 	hold := s.nth // for which the ruling is
 	switch {
-	case s.holding && (named(s.head) || slices.ContainsFunc(s.others, named)):
+	case slices.ContainsFunc(s.held, func(h heldGroup) bool { return named(h.Key) }):
 	case slices.ContainsFunc(s.awaited, named):
 		hold++
 	default:
@@ -86,7 +81,7 @@ func (s *seat) ruled(key groups.Key) func(ruling) {
 		switch {
 		case s.nth < hold:
 			s.early = append(s.early, r)
-		case s.nth == hold && s.holding:
+		case s.nth == hold && len(s.held) > 0:
 			s.obey(r)
 		}
 	}
@@ -95,10 +90,10 @@ func (s *seat) ruled(key groups.Key) func(ruling) {
 // obey cancels what the seat holds of a group, if the ruling says so; the caller has the lock. A token above the seat's
 // own says that the group was taken from it.
 func (s *seat) obey(r ruling) {
-	own := s.tokens[r.key]
 	c := canceled{r.key, ErrCanceled}
+	taken := func(h heldGroup) bool { return h.Key == r.key && h.token != 0 && r.token > h.token }
 	switch {
-	case own != 0 && r.token > own:
+	case slices.ContainsFunc(s.held, taken):
 		c.cause = ErrLost
 	case !r.paused:
 		return

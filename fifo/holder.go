@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"context"
-	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
@@ -25,11 +24,9 @@ type holder interface {
 	Used() bool
 	Missed() lease.Miss
 
-	Running() time.Duration
+	Lane() *lease.Lane
 	Beat(ctx context.Context) error
 	HungUp() bool
-	Unanswered() time.Duration
-	CutStranded(ctx context.Context) error
 	Spoiled() bool
 	Closed() bool
 	Close() error

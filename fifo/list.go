@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -49,7 +50,7 @@ func scanJob(r row) (j Job, err error) {
 		return j, err
 	}
 	j.EnqueuedAt, j.RunAt, j.DiedAt = orZero(enqueuedAt), orZero(runAt), orZero(diedAt)
-	j.Headers, j.Failures = decodeHeaders(headers), decodeFailures(failures)
+	j.Headers, j.Failures = decodeHeaders(headers), decoded[[]Failure](failures)
 	return j, nil
 }
 
@@ -85,18 +86,12 @@ func (s Scope) list(ctx context.Context, what, table, only string, page Page, ar
 }
 
 // orZero is the time that t points to, if any.
-func orZero(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return *t
-}
+func orZero(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) }
 
-// decodeFailures returns stored failures. What is no list of them, written by hand, is none.
-func decodeFailures(stored []byte) []Failure {
-	var list []Failure
-	if stored == nil || json.Unmarshal(stored, &list) != nil {
-		return nil
+// decoded returns what is stored as JSON. NULL, and what is no T, written by hand, is none.
+func decoded[T any](stored []byte) (t T) {
+	if stored != nil && json.Unmarshal(stored, &t) != nil {
+		return *new(T)
 	}
-	return list
+	return t
 }

@@ -42,7 +42,7 @@ func positionOf(cursor string) (p position, err error) {
 	return p, nil
 }
 
-func (p Page) limit() int { return orDefault(max(p.Limit, 0), 100) }
+func (p Page) limit() int { return cmp.Or(max(p.Limit, 0), 100) }
 
 // from returns the place behind which a list of the scope goes on, and the limit, or 0 if all of the scope is before
 // after.

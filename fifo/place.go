@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -84,12 +85,7 @@ func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Headers, job.Priority = decodeHeaders(h.Headers), h.Priority
 }
 
-func (s *seat) maxAttempts(h *lease.Held) int {
-	if h.MaxAttempts != 0 {
-		return h.MaxAttempts
-	}
-	return s.queue.MaxAttempts
-}
+func (s *seat) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, s.queue.MaxAttempts) }
 
 func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
 	n := 1 + len(hold.Rest)

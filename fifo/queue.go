@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (q *Queue) validate() error {
 
 // withDefaults returns the queue with the worker's settings for those that it has not.
 func (q Queue) withDefaults(w *Worker) Queue {
-	q.MaxAttempts = orDefault(orDefault(q.MaxAttempts, w.MaxAttempts), DefaultMaxAttempts)
+	q.MaxAttempts = cmp.Or(q.MaxAttempts, w.MaxAttempts, DefaultMaxAttempts)
 	if q.MaxAttempts < 0 {
 		q.MaxAttempts = math.MaxInt32
 	}
@@ -189,7 +190,7 @@ func (q Queue) withDefaults(w *Worker) Queue {
 	if q.Retry == nil {
 		q.Retry = DefaultRetry
 	}
-	q.JobTimeout = orDefault(orDefault(q.JobTimeout, w.JobTimeout), 15*time.Minute)
-	q.AbandonAfter = orDefault(q.AbandonAfter, w.AbandonAfter)
+	q.JobTimeout = cmp.Or(q.JobTimeout, w.JobTimeout, 15*time.Minute)
+	q.AbandonAfter = cmp.Or(q.AbandonAfter, w.AbandonAfter)
 	return q
 }

@@ -28,15 +28,12 @@ type seat struct {
 	mu       sync.Mutex              // what is below
 	stop     context.CancelCauseFunc // nil unless a handler runs
 	lent     []task                  // its jobs
-	holding  bool                    // jobs of these groups,
-	head     groups.Key
-	others   []groups.Key
-	tokens   map[groups.Key]int64 // of a session's claims
-	canceled []canceled           // of these or their queue
-	awaited  []groups.Key         // of the claim that is under way,
-	early    []ruling             // and what was ruled on these meanwhile
-	nth      int                  // the number of the hold
-	wake     context.CancelFunc   // nil unless the lane waits for work
+	held     []heldGroup             // the groups whose jobs it holds
+	canceled []canceled              // of these or their queue
+	awaited  []groups.Key            // of the claim that is under way,
+	early    []ruling                // and what was ruled on these meanwhile
+	nth      int                     // the number of the hold
+	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
 }
 
@@ -55,11 +52,22 @@ func (s *seat) dial(ctx context.Context) error {
 
 // connected reports whether the seat has a connection, as far as is known without asking the server.
 func (s *seat) connected() bool {
-	lane := s.at.Load()
-	if lane == nil || (*lane).HungUp() {
-		return false
+	at := s.at.Load()
+	return at != nil && !(*at).HungUp() && s.unanswered() == nil
+}
+
+// unanswered returns the seat's lane if the server has owed it an answer for long, and no handler runs, which may have
+// left an answer unread; or nil.
+func (s *seat) unanswered() *lease.Lane {
+	at := s.at.Load()
+	if at == nil {
+		return nil
 	}
-	return (*lane).Running() > 0 || (*lane).Unanswered() < s.crew.set.bounds.Silence
+	lane := (*at).Lane()
+	if lane == nil || lane.Running() > 0 || lane.Unanswered() < s.crew.set.bounds.Silence {
+		return nil
+	}
+	return lane
 }
 
 // run works jobs until ctx is done.
@@ -136,7 +144,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		}
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, request)
-		recorded, late := s.settle(bg, a, claim, settled, err)
+		recorded, late := s.conclude(bg, a, claim, settled, err)
 		s.doing.Store(nil)
 		if err != nil || next == nil {
 			s.lane.Forfeit(bg)
@@ -289,18 +297,18 @@ func (s *seat) beat(ctx context.Context) {
 	if at == nil {
 		return
 	}
-	lane := *at
 	s.mu.Lock()
-	if s.wake != nil && lane.HungUp() {
+	if s.wake != nil && (*at).HungUp() {
 		s.wake()
 	}
 	s.mu.Unlock()
-	if lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
+	lane := (*at).Lane()
+	if lane == nil || lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer s.beating.Store(false)
-		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
+		if err := (*at).Beat(ctx); err != nil && ctx.Err() == nil {
 			s.cancel(err)
 		}
 	}()

@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -64,8 +65,8 @@ const MaxLimit = 1000
 const maxRetention = 100 * 365 * 24 * time.Hour // a Duration has room for three times as much
 
 func (s Settings) withDefaults() Settings {
-	s.DedupWindow = orDefault(s.DedupWindow, 5*time.Minute)
-	s.GroupLimit = orDefault(s.GroupLimit, 1)
+	s.DedupWindow = cmp.Or(s.DedupWindow, 5*time.Minute)
+	s.GroupLimit = cmp.Or(s.GroupLimit, 1)
 	for _, d := range []*time.Duration{&s.DedupWindow, &s.DeadLetterRetention} {
 		*d = time.Duration(microseconds(*d)) * time.Microsecond
 	}

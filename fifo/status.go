@@ -124,7 +124,7 @@ func (s Scope) groupsBehind(ctx context.Context, from position, limit int, state
 			&g.PauseReason, &g.queuePaused, &g.Held, &g.PID, &g.ApplicationName, &g.ClientAddr, &heldSince, &since,
 			&g.PauseJob, &failure, &g.overLimit, &g.groupFull)
 		g.OldestAt, g.DueAt, g.HeldSince, g.Since = orZero(oldest), orZero(due), orZero(heldSince), orZero(since)
-		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decodeFailure(failure)
+		g.JobID, g.State, g.LastFailure = g.HeadID, g.state(), decoded[*Failure](failure)
 		return g, err
 	}, from.Queue, from.GroupID, from.ID, s.queueOrNull(), s.groupOrNull(), limit, MaxQueued,
 		slices.Contains(states, Held), slices.Contains(states, Paused))

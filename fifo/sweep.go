@@ -24,24 +24,17 @@ func (c *crew) runSweeper(ctx context.Context) {
 	if c.set.sweep < 0 {
 		return
 	}
-	tick := time.NewTicker(c.set.sweep)
-	defer tick.Stop()
 	var after groups.Key
-	onlooker := newOnlooker(c)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
+	onlooker := &onlooker{crew: c, told: make(map[string]bool)}
+	every(ctx, c.set.sweep, func() {
+		next, swept := c.sweep(ctx, after)
+		after = next
+		for _, err := range []error{swept, errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx))} {
+			if err != nil && ctx.Err() == nil {
+				c.log.Warn("pgfifo: sweep failed", "error", err)
+			}
 		}
-		var err error
-		if after, err = c.sweep(ctx, after); err != nil && ctx.Err() == nil {
-			c.log.Warn("pgfifo: sweep failed", "error", err)
-		}
-		if err := errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx)); err != nil && ctx.Err() == nil {
-			c.log.Warn("pgfifo: sweep failed", "error", err)
-		}
-	}
+	})
 }
 
 var errSweeping = errors.New("fifo: another worker is sweeping")

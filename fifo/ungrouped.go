@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
@@ -43,7 +44,7 @@ func (a *attempt) leave(done []task) {
 		}
 	}
 	if len(own) > 0 {
-		args := [][]byte{[]byte(done[0].job.Queue), array(own, appendText)}
+		args := [][]byte{[]byte(done[0].job.Queue), array.Of(own, array.Text)}
 		a.calls = append(a.calls, lease.Call{Statement: leaveStmt, Args: args})
 	}
 }

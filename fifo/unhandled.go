@@ -20,8 +20,6 @@ type onlooker struct {
 	told  map[string]bool
 }
 
-func newOnlooker(c *crew) *onlooker { return &onlooker{crew: c, told: make(map[string]bool)} }
-
 // look looks at the first group of each queue.
 func (o *onlooker) look(ctx context.Context) error {
 	client := o.worker.Client

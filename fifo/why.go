@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -46,7 +45,7 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 		var failure []byte
 		err := r.Scan(&job.GroupID, &dead, &job.Ahead, &job.Attempts, &enqueuedAt, &diedAt, &failure,
 			&most, &running, &next)
-		job.OldestAt, job.Since, job.LastFailure = orZero(enqueuedAt), orZero(diedAt), decodeFailure(failure)
+		job.OldestAt, job.Since, job.LastFailure = orZero(enqueuedAt), orZero(diedAt), decoded[*Failure](failure)
 		if dead {
 			job.State = Dead
 		}
@@ -164,13 +163,4 @@ func when(t time.Time) string {
 		return "a time that this role may not see"
 	}
 	return t.UTC().Format(time.RFC3339)
-}
-
-// decodeFailure returns a stored failure, or nil. What is none, written by hand, is none.
-func decodeFailure(stored []byte) *Failure {
-	f := new(Failure)
-	if stored == nil || json.Unmarshal(stored, f) != nil {
-		return nil
-	}
-	return f
 }

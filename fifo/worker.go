@@ -1,6 +1,7 @@
 package fifo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,10 +116,10 @@ const applicationName = "application_name"
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
-		lanes: w.concurrency(), sessionLanes: orDefault(w.SessionConcurrency, 100),
-		poll:  min(orDefault(w.PollInterval, time.Second), math.MaxInt64/4), // twice that is no overflow
-		drain: orDefault(w.DrainTimeout, 20*time.Second),
-		sweep: orDefault(w.SweepInterval, time.Minute), groupIdle: orDefault(w.GroupIdle, 10*time.Minute),
+		lanes: w.concurrency(), sessionLanes: cmp.Or(w.SessionConcurrency, 100),
+		poll:  min(cmp.Or(w.PollInterval, time.Second), math.MaxInt64/4), // twice that is no overflow
+		drain: cmp.Or(w.DrainTimeout, 20*time.Second),
+		sweep: cmp.Or(w.SweepInterval, time.Minute), groupIdle: cmp.Or(w.GroupIdle, 10*time.Minute),
 		bounds: lease.Bounds{
 			Heartbeat: w.Heartbeat, Silence: w.Silence, ServerSilence: w.ServerSilence,
 		}.WithDefaults(),
@@ -152,15 +153,7 @@ func (w *Worker) withDefaults() (settings, error) {
 	return s, w.Client.err
 }
 
-func (w *Worker) concurrency() int { return orDefault(w.Concurrency, 10) }
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
+func (w *Worker) concurrency() int { return cmp.Or(w.Concurrency, 10) }
 
 // settings is a Worker with its defaults filled in.
 type settings struct {
@@ -226,9 +219,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	running.Wait()
 	err = errors.Join(errs...)
-	if len(errs) == 1 {
-		err = errs[0]
-	}
 	log.Info("pgfifo: worker stopped", "error", err)
 	return err
 }

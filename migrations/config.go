@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -16,21 +17,13 @@ const (
 
 // name returns the schema that c, which may be nil, names.
 func (c *Config) name() (schema.Name, error) {
-	if c == nil {
-		return schema.Name{}, nil
-	}
-	return parse(c.Schema)
+	return parse(cmp.Or(c, &Config{}).Schema)
 }
 
 // locking returns how long to wait for each table lock, less than 0 for as long as it takes, and how often to try.
 func (c *Config) locking() (timeout time.Duration, tries int, err error) {
-	timeout, tries = defaultLockTimeout, defaultLockTries
-	if c != nil && c.LockTimeout != 0 {
-		timeout = c.LockTimeout
-	}
-	if c != nil && c.LockTries != 0 {
-		tries = c.LockTries
-	}
+	c = cmp.Or(c, &Config{})
+	timeout, tries = cmp.Or(c.LockTimeout, defaultLockTimeout), cmp.Or(c.LockTries, defaultLockTries)
 	if tries < 0 {
 		return 0, 0, fmt.Errorf("%w: LockTries %d is negative", ErrConfig, tries)
 	}

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"fmt"
@@ -138,9 +139,7 @@ func (r Roles) sql(name schema.Name) (string, error) {
 		{r.Reader, "pgfifo_reader"},
 		{r.Admin, "pgfifo_admin"},
 	} {
-		if role.given == "" {
-			role.given = role.standard
-		}
+		role.given = cmp.Or(role.given, role.standard)
 		switch lower := strings.ToLower(role.given); {
 		case !roleName.MatchString(role.given):
 			return "", fmt.Errorf("%w: %q: at most 63 ASCII letters, digits and _ - . are allowed", ErrRole, role.given)

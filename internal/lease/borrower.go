@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -19,7 +18,7 @@ import (
 //
 // Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
 // claim has marked the attempts; Used is always true; Closed and Close are of the Borrower, and end no connection; and
-// Spoiled, Running, Beat and Aside are of the lane that is borrowed, if one is.
+// Spoiled, Beat and Aside are of the lane that is borrowed, if one is.
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one
@@ -122,14 +121,14 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
 		return nil
 	}
-	s := &settlement{head: heads[0], lost: heads[0].marked}
+	s := &settlement{head: heads[0]}
 	if calls[0].Relaxes {
 		s.relax, calls = calls[0].Statement, calls[1:]
 	}
 	switch {
 	case len(calls) > 1 && len(b.hold.Rest) > 0:
 		return nil
-	case len(calls) > 1 || s.lost || !calls[0].Completes:
+	case len(calls) > 1 || s.head.marked || !calls[0].Completes:
 		s.calls = calls
 	}
 	return s
@@ -292,29 +291,9 @@ func (b *Borrower) Abandon() {
 // Missed is Lane.Missed. It is never NextLocked: a session has a group alone.
 func (b *Borrower) Missed() Miss { return b.missed }
 
-// Running returns for how long heartbeats are needed: while a lane is borrowed. The session has its own.
-func (b *Borrower) Running() time.Duration {
-	if lane := b.lane.Load(); lane != nil {
-		return lane.Running()
-	}
-	return 0
-}
-
-// Unanswered is Lane.Unanswered, of the lane that is borrowed. The session bounds what it waits for.
-func (b *Borrower) Unanswered() time.Duration {
-	if lane := b.lane.Load(); lane != nil {
-		return lane.Unanswered()
-	}
-	return 0
-}
-
-// CutStranded is Lane.CutStranded, of the lane that is borrowed.
-func (b *Borrower) CutStranded(ctx context.Context) error {
-	if lane := b.lane.Load(); lane != nil {
-		return lane.CutStranded(ctx)
-	}
-	return nil
-}
+// Lane returns the lane that is borrowed, which needs heartbeats while a handler runs; or nil. The session has its own,
+// and bounds what it waits for.
+func (b *Borrower) Lane() *Lane { return b.lane.Load() }
 
 // Beat is Lane.Beat, of the lane that is borrowed.
 func (b *Borrower) Beat(ctx context.Context) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"slices"
+
+	"github.com/pgfifo/pgfifo/internal/array"
 )
 
 // The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one behind
@@ -211,10 +213,8 @@ func (l *Lane) claimArgs(r *Request) [][]byte {
 
 // claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
 func (l *Lane) claimManyArgs(r *Request) [][]byte {
-	var ids, floors array
-	for _, one := range r.all() {
-		ids.string(one.GroupID)
-		floors.int(one.floor(l.dialed))
-	}
-	return [][]byte{[]byte(r.Queue), ids.bytes(), floors.bytes(), appendInt(maxBatchBytes)}
+	all := r.all()
+	ids := array.Of(all, func(to []byte, one Request) []byte { return array.Text(to, one.GroupID) })
+	floors := array.Of(all, func(to []byte, one Request) []byte { return array.Int(to, one.floor(l.dialed)) })
+	return [][]byte{[]byte(r.Queue), ids, floors, appendInt(maxBatchBytes)}
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func (b Bounds) connConfig(
 	ctx context.Context, pool *pgxpool.Config, name string, lane bool,
 ) (*pgx.ConnConfig, error) {
 	cfg := pool.ConnConfig.Copy()
-	if cfg.RuntimeParams["application_name"] == "" {
-		cfg.RuntimeParams["application_name"] = name
-	}
+	cfg.RuntimeParams["application_name"] = cmp.Or(cfg.RuntimeParams["application_name"], name)
 	cfg.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's or the role's default is
 	// On a lane, the default handler closes the connection when a query's context ends, which frees the group while its
 	// handler goes on. A cancel request leaves the transaction, and so the group, to the library.
@@ -86,10 +85,7 @@ func (b Bounds) connConfig(
 				return conn, err
 			}
 		}
-		if lane {
-			return newStream(conn), nil
-		}
-		return newHearing(conn), nil
+		return newStream(conn), nil
 	}
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {

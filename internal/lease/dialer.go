@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -56,12 +57,7 @@ func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
 	return l.Conn(), nil
 }
 
-func (d *Dialer) direct() *pgxpool.Config {
-	if d.Direct != nil {
-		return d.Direct
-	}
-	return d.Pool
-}
+func (d *Dialer) direct() *pgxpool.Config { return cmp.Or(d.Direct, d.Pool) }
 
 // connect opens a connection, as a lane that has no statements.
 func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*Lane, error) {
@@ -77,11 +73,11 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 		return nil, err
 	}
 	l.conn = conn.(*stdlib.Conn)
-	if !l.pooled { // of a shared session, nobody knows the process
-		l.pid, err = d.own(ctx, l.pg())
-	}
-	if h, ok := l.pg().Conn().(*hearing); ok {
-		h.pid = l.pid
+	var ok bool
+	if l.stream, ok = l.pg().Conn().(*stream); !ok {
+		err = errNotWatched
+	} else if !l.pooled { // of a shared session, nobody knows the process
+		l.stream.pid, err = d.own(ctx, l.pg())
 	}
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, l.Conn())
@@ -100,72 +96,43 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 }
 
 // Dial opens a lane.
-func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct(), claimTexts) }
+func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct()) }
 
-// dialBorrowed opens a lane that a Borrower borrows. It claims nothing.
-func (d *Dialer) dialBorrowed(ctx context.Context) (*Lane, error) {
-	return d.dial(ctx, d.Pool, borrowTexts, boundSQL)
-}
-
-var (
-	// claimTexts are the statements of a lane that claims.
-	claimTexts = slotted(texts.Prepared(
-		stmtLock, stmtLockMany, stmtAhead, stmtLockSlot, stmtClaim, stmtClaimBatch, stmtClaimMany,
-		stmtLockShared, stmtLockNext, stmtClaimShared, stmtEvidence, stmtUnmark, stmtCharge,
-	))
-	// borrowTexts are those of a lane that is borrowed.
-	borrowTexts = texts.Prepared(stmtKeepTake, stmtKeepTakeJobs, stmtKeepSame, stmtKeepEnd, stmtKeepDone, stmtUnmark)
-)
-
-// slotted adds the looks of claims that have a slot.
-func slotted(texts map[string]string) map[string]string {
-	for look, name := range slotLooks {
-		texts[name] = withSlot.Replace(texts[look])
-	}
-	return texts
-}
-
-// dial opens a lane with its own statements and those that all have.
-func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config, own ...map[string]string) (*Lane, error) {
+func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 	l, err := d.connect(ctx, to, true)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.equip(ctx, l, own); err != nil {
+	if err := d.equip(ctx, l); err != nil {
 		_ = l.conn.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (d *Dialer) equip(ctx context.Context, l *Lane, own []map[string]string) error {
-	watched, ok := l.pg().Conn().(*stream)
-	if !ok {
-		return errNotWatched
-	}
+func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	bounds := d.Bounds.WithDefaults()
 	l.heartbeat, l.silent, l.bound = bounds.Heartbeat, bounds.Silence, bounds.ServerSilence
-	l.stream, l.db, l.control, l.schema, l.wary = watched, d.DB, d.Control, d.Schema, &d.wary
+	l.db, l.control, l.schema, l.wary = d.DB, d.Control, d.Schema, &d.wary
 	restore, err := restoreSQL(ctx, l.pg())
 	if err != nil {
 		return err
 	}
 	l.dialed = dials.Add(1)
-	l.stmts = unprepared(d.Schema, append(own, d.Statements, savepointSQL, transactionSQL)...)
-	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
+	l.stmts = unprepared(d.Schema, ownTexts, d.Statements)
 	if d.parsed.CompareAndSwap(false, true) {
-		all := unprepared(d.Schema, claimTexts, borrowTexts, keepTexts, d.Statements)
-		if err := all.parse(ctx, l.pg()); err != nil {
+		if err := l.stmts.parse(ctx, l.pg()); err != nil {
 			d.parsed.Store(false)
 			return err
 		}
 	}
+	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
 		l.stmts.add(stmtLocal, bounds.localSQL())
 	} else if err := l.prepareRestore(ctx); err != nil {
 		return err
 	}
-	watched.spoiled.Store(false) // what has made the session as it is
-	watched.deallocated.Store(false)
+	l.stream.spoiled.Store(false) // what has made the session as it is
+	l.stream.deallocated.Store(false)
 	return nil
 }

@@ -272,6 +272,23 @@ func TestBeatGivesUpFirst(t *testing.T) {
 	})
 }
 
+// Of a session that a pooler shares nobody can be asked what it does. That is no sign that it has ended.
+func TestUnreadInAPoolersSession(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.dial(s.dialer(hasty))
+	l.stream.pid = 0
+	h := s.claim(l, "a")
+	cause, _ := s.beside(l, func(ctx context.Context) {
+		rows, err := s.pgxTx(h).Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, 3000)")
+		require.NoError(t, err)
+		defer rows.Close()
+		require.True(t, rows.Next())
+		<-ctx.Done()
+	})
+	require.ErrorIs(t, cause, errUnread)
+}
+
 // still is a writer that takes nothing until a context ends.
 type still struct{ ctx context.Context }
 

@@ -70,6 +70,9 @@ func (p Place) Append(to []byte) []byte {
 	return append(strconv.AppendUint(append(to, ','), uint64(p.line), 10), ')')
 }
 
+// Element appends the place as an element of an array.
+func (p Place) Element(to []byte) []byte { return append(p.Append(append(to, '"')), '"') }
+
 // Token is that of the claim of a session that has the group, or 0.
 func (h *Held) Token() int64 { return h.token }
 

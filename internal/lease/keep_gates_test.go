@@ -56,14 +56,15 @@ func TestTakeBehindAClaim(t *testing.T) {
 	tx := s.begin()
 	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
-	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
+	l, err := s.dialer(Bounds{}).Dial(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	taken := make(chan error, 1)
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
 	go func() { taken <- l.take(t.Context(), hold, new(Loan), waitForever) }()
 	require.True(t, pgtest.Wait(10*time.Second, func() bool {
-		return pgtest.One[bool](s.DB, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", l.pid)
+		const waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)"
+		return pgtest.One[bool](s.DB, waits, l.stream.pid)
 	}))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)

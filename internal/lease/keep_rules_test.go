@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -200,10 +201,9 @@ func TestReplacedInItsPlace(t *testing.T) {
 			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
 			require.NoError(t, b.KeepWrites(t.Context()))
 		}
-		var jobs, places array
-		jobs.int(ids[1])
-		places.string(string(hold.Rest[0].Place.Append(nil)))
-		args := [][]byte{[]byte(queue), jobs.bytes(), places.bytes()}
+		jobs := array.Of(ids[1:], array.Int[int64])
+		places := array.Of(hold.Rest, func(to []byte, h Held) []byte { return h.Place.Element(to) })
+		args := [][]byte{[]byte(queue), jobs, places}
 		behind := Call{Statement: "behind", Behind: true, Args: args}
 		_, _, err := b.Step(t.Context(), append(succeed(hold), behind), nil)
 		require.ErrorIs(t, err, ErrGivenBack)

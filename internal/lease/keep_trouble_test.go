@@ -182,7 +182,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
 	s := newStage(t)
-	l, err := s.dialer(Bounds{}).dialBorrowed(t.Context())
+	l, err := s.dialer(Bounds{}).Dial(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	p := l.pipeline(t.Context())
@@ -308,7 +308,7 @@ func TestHearing(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer func() { _ = here.Close(); _ = there.Close() }()
-	h := &hearing{Conn: here}
+	h := newStream(here)
 	silent := make(chan struct{})
 	const silence = 400 * time.Millisecond
 	begun := time.Now()

@@ -111,11 +111,9 @@ func (k *Keeper) Close(wait time.Duration) {
 	}
 	if s != nil {
 		last := time.AfterFunc(wait, func() { s.end(errClosed) })
-		for !s.flush() {
-			time.Sleep(tuning.Rest)
-		}
+		_ = s.do(&ask{last: true}) // unless it has ended
+		<-s.lives.Done()
 		last.Stop()
-		s.end(errClosed)
 	}
 	k.Lanes.Close()
 	k.Completions.Close()

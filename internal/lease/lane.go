@@ -28,7 +28,6 @@ type Lane struct {
 	db    *bun.DB
 
 	stream    *stream
-	pid       uint32 // the server's process
 	heartbeat time.Duration
 
 	control *pgxpool.Pool
@@ -172,6 +171,9 @@ func (l *Lane) Close() error {
 	return l.conn.Close()
 }
 
+// Lane returns the lane itself: that of a Borrower may be another one each time.
+func (l *Lane) Lane() *Lane { return l }
+
 // Forfeit is for what Step has left held: a Lane has nothing then.
 func (l *Lane) Forfeit(context.Context) {}
 
@@ -311,23 +313,34 @@ func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) { return l.de
 
 // dead is Lost for a hold, or none.
 func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
+	var asked []*Held
 	for h := range hold.Heads() {
-		if h.marked {
+		switch {
+		case h.marked:
 			lost, l.marked = append(lost, h), append(l.marked, h)
-		}
-		if h.marked || h.lastXID == 0 {
-			continue
-		}
-		died := false
-		p := l.pipeline(ctx)
-		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, claimFormats)
-		failed := exchange(p, func() error { return eachRow(p, func(r *rowReader) { died = r.bool() }) })
-		if failed != nil {
-			died, err = true, failed // as far as it is known
-		}
-		if died {
-			lost = append(lost, h)
+		case h.lastXID != 0:
+			asked = append(asked, h)
 		}
 	}
-	return lost, err
+	if len(asked) == 0 {
+		return lost, nil
+	}
+	p := l.pipeline(ctx)
+	for _, h := range asked {
+		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, claimFormats)
+	}
+	err = exchange(p, func() error {
+		for len(asked) > 0 {
+			died := false
+			if err := eachRow(p, func(r *rowReader) { died = r.bool() }); err != nil {
+				return err
+			}
+			if died {
+				lost = append(lost, asked[0])
+			}
+			asked = asked[1:]
+		}
+		return nil
+	})
+	return append(lost, asked...), err // of these it is not known
 }

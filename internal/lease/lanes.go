@@ -74,7 +74,7 @@ func (l *Lanes) ready(ctx context.Context) (*Lane, error) {
 }
 
 func (l *Lanes) dial(ctx context.Context) (*Lane, error) {
-	lane, err := l.dialer.dialBorrowed(ctx)
+	lane, err := l.dialer.dial(ctx, l.dialer.Pool)
 	if err != nil {
 		return nil, err
 	}

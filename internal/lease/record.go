@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -23,11 +24,10 @@ const (
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
+	// endingSharedSQL finds a job whose row is the lost transaction's yet: $4 id.
+	endingSharedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
+		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 )
-
-// endingSharedSQL finds a job whose row is the lost transaction's yet: $4 id.
-const endingSharedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
-	"AND xmax::text = ANY ($3::text[]) AND id = $4"
 
 var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
 
@@ -61,7 +61,10 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 		}
 		_, err = l.recordOnce(ctx, head, lost, calls)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("lease: record: %w", err)
+	}
+	return nil
 }
 
 // Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
@@ -80,12 +83,12 @@ func (l *Lane) Charge(ctx context.Context, head *Held) error {
 func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
 	conn, err := l.control.Acquire(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("lease: record: %w", err)
+		return 0, err
 	}
 	defer conn.Release() // closes it if a transaction is open
 	pg := conn.Conn().PgConn()
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
-		return 0, fmt.Errorf("lease: record: %w", err)
+		return 0, err
 	}
 	own, err = l.relock(ctx, pg, head, lost, len(calls) > 0)
 	held := own != 0
@@ -100,16 +103,13 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 	if err == nil && held && (len(calls) == 0 || calls[0].Statement != stmtCharge) {
 		_, err = l.record(ctx, pg, l.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 	}
-	if err != nil {
-		return own, fmt.Errorf("lease: record: %w", err)
+	if err == nil { // also of nothing, which is no evidence then
+		_, err = pg.Exec(ctx, commitSQL).ReadAll()
 	}
-	if _, err := pg.Exec(ctx, commitSQL).ReadAll(); err != nil { // also of nothing, which is no evidence then
-		return own, fmt.Errorf("lease: record: %w", err)
+	if err == nil && !held {
+		err = ErrNotHeld
 	}
-	if !held {
-		return own, ErrNotHeld
-	}
-	return own, nil
+	return own, err
 }
 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
@@ -119,14 +119,7 @@ func (l *Lane) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	var xids []byte // NULL: not known
-	if len(lost) > 0 {
-		var ids array
-		for _, xid := range lost {
-			ids.int(int64(xid))
-		}
-		xids = ids.bytes()
-	}
+	xids := array.Of(lost, func(to []byte, xid uint32) []byte { return array.Int(to, int64(xid)) }) // NULL: not known
 	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/array"
 )
 
 // A round is one transaction of the session.
@@ -100,24 +101,20 @@ func (r *round) run(ctx context.Context) (err error) {
 // sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
 func (r *round) sendFirst(p *pipeline) (queues []string) {
 	if len(r.groups) > 0 {
-		var queues, ids, tokens, next array
-		for _, g := range r.groups {
-			queues.string(g.Queue)
-			ids.string(g.GroupID)
-			tokens.int(g.token)
-			next.int(g.next)
-		}
-		args := [][]byte{queues.bytes(), ids.bytes(), tokens.bytes(), next.bytes(), appendInt(r.number)}
-		p.send(stmtKeepFree, args, claimFormats)
+		p.send(stmtKeepFree, [][]byte{
+			array.Of(r.groups, func(to []byte, g release) []byte { return array.Text(to, g.Queue) }),
+			array.Of(r.groups, func(to []byte, g release) []byte { return array.Text(to, g.GroupID) }),
+			array.Of(r.groups, func(to []byte, g release) []byte { return array.Int(to, g.token) }),
+			array.Of(r.groups, func(to []byte, g release) []byte { return array.Int(to, g.next) }),
+			appendInt(r.number),
+		}, claimFormats)
 	}
 	if len(r.slots) > 0 {
-		var queues, ns array
-		for _, s := range r.slots {
-			queues.string(s.Queue)
-			ns.int(int64(s.slot))
-		}
-		args := [][]byte{queues.bytes(), ns.bytes(), appendInt(r.number)}
-		p.send(stmtKeepSlotsFree, args, claimFormats)
+		p.send(stmtKeepSlotsFree, [][]byte{
+			array.Of(r.slots, func(to []byte, s release) []byte { return array.Text(to, s.Queue) }),
+			array.Of(r.slots, func(to []byte, s release) []byte { return array.Int(to, s.slot) }),
+			appendInt(r.number),
+		}, claimFormats)
 	}
 	asked := make(map[string]int64)
 	for _, a := range r.limited {
@@ -197,27 +194,26 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	if len(list) == 0 {
 		return nil
 	}
-	var queues, ids, floors, jobs, slotted array
-	batches := 0 // claims of several jobs of a group
-	for _, w := range list {
-		queues.string(w.Queue)
-		ids.string(w.GroupID)
-		floors.int(w.floor(r.dialed))
-		slotted.string(strconv.FormatBool(w.claim.Slot))
-		if w.Jobs > 1 {
-			batches++
-			jobs.int(int64(w.Jobs))
-		} else {
-			jobs.int(0)
-		}
+	keys := [][]byte{
+		array.Of(list, func(to []byte, w wanted) []byte { return array.Text(to, w.Queue) }),
+		array.Of(list, func(to []byte, w wanted) []byte { return array.Text(to, w.GroupID) }),
 	}
-	keys := [][]byte{queues.bytes(), ids.bytes()}
+	floors := array.Of(list, func(to []byte, w wanted) []byte { return array.Int(to, w.floor(r.dialed)) })
+	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
+	batches := 0 // claims of several jobs of a group
+	jobs := array.Of(list, func(to []byte, w wanted) []byte {
+		if w.Jobs <= 1 {
+			return append(to, '0')
+		}
+		batches++
+		return array.Int(to, int64(w.Jobs))
+	})
 	p.send(stmtKeepLock, keys, claimFormats)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
-	p.send(stmtKeepClaim, append(keys[:2:2], floors.bytes(), most, number, slotted.bytes()), claimFormats)
+	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted), claimFormats)
 	if r.batches = batches > 0; r.batches {
 		each := appendInt(int64(maxBatchBytes / batches))
-		p.send(stmtKeepBehind, append(keys[:2:2], jobs.bytes(), each, number), claimFormats)
+		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), claimFormats)
 	}
 	return list
 }

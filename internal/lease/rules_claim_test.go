@@ -85,8 +85,8 @@ func (s *stage) gatedLane(at site, k kind) *Lane {
 	if at.looks {
 		name = k.look
 	}
-	sql := at.put(claimTexts[name])
-	require.NotEqual(s, claimTexts[name], sql)
+	sql := at.put(ownTexts[name])
+	require.NotEqual(s, ownTexts[name], sql)
 	gated, err := l.pg().Prepare(s.Context(), "gated", sql, nil)
 	require.NoError(s, err)
 	l.stmts[name] = gated

@@ -19,9 +19,9 @@ import (
 // A session is the Keeper's connection. One goroutine uses it, for all who ask.
 type session struct {
 	conn   *pgx.Conn
-	hears  *hearing // below it
-	number int64    // of its lock
-	dialed int64    // as of a Lane
+	stream *stream // below it
+	number int64   // of its lock
+	dialed int64   // as of a Lane
 	stmts  statements
 	bounds Bounds
 
@@ -36,6 +36,7 @@ type session struct {
 	unreleased []release // what is still to be let go: the server is asked again
 	tries      int       // how often it was asked again, one after the other
 	retryAt    time.Time // and when it is asked next
+	last       bool      // it ends when it has nothing more to let go
 }
 
 // A release is a group that is to be let go, or a slot of a queue that has a limit.
@@ -55,7 +56,7 @@ type ask struct {
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
 	deferred bool  // it was not made yet: the payloads of others were too much beside it
-	holding  bool  // the session has something yet that is to be let go
+	last     bool  // the session is to end when it has nothing more to let go
 	refused  error
 	err      error
 	done     chan struct{}
@@ -70,24 +71,16 @@ const (
 	stmtKeepSlotsFree = "pgfifo_keep_slots_free"
 )
 
-var keepTexts = texts.Prepared(
-	stmtKeepLock, stmtKeepClaim, stmtKeepBehind, stmtKeepFree, stmtKeepSlots, stmtKeepSlotsFree)
-
 // openSession opens a session that is to hold groups. The caller starts run.
 func (d *Dialer) openSession(ctx context.Context, lost func(error)) (*session, error) {
-	conn, err := d.Connect(ctx)
+	l, err := d.connect(ctx, d.direct(), false)
 	if err != nil {
 		return nil, err
 	}
-	hears, ok := conn.PgConn().Conn().(*hearing)
-	if !ok {
-		_ = conn.Close(ctx)
-		return nil, errNotWatched
-	}
-	bounds := d.Bounds.WithDefaults()
+	conn, bounds := l.Conn(), d.Bounds.WithDefaults()
 	s := &session{
-		conn: conn, hears: hears, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
-		stmts: unprepared(d.Schema, keepTexts, transactionSQL), asks: make(chan *ask, tuning.Rows), tell: lost,
+		conn: conn, stream: l.stream, number: 1 + rand.Int64N(1<<62), dialed: dials.Add(1), bounds: bounds,
+		stmts: unprepared(d.Schema, ownTexts), asks: make(chan *ask, tuning.Rows), tell: lost,
 	}
 	s.lives, s.die = context.WithCancelCause(context.Background())
 	// Claims are to be durable whatever the database's default is; as marks (mark.sql), on this server. The session is
@@ -140,13 +133,6 @@ func (s *session) do(a *ask) error {
 	}
 }
 
-// flush asks for what is still to be let go, if it is time for that, and reports whether nothing is left.
-func (s *session) flush() bool {
-	a := &ask{}
-	err := s.do(a)
-	return errors.Is(err, ErrLost) || err == nil && !a.holding
-}
-
 func (s *session) lost() error { return fmt.Errorf("%w: %w", ErrLost, context.Cause(s.lives)) }
 
 // run answers asks until the session has ended. While nobody asks it tells the server that it lives.
@@ -154,6 +140,10 @@ func (s *session) run() {
 	defer s.close()
 	for !s.ended() {
 		next := s.next()
+		if len(next) == 0 && s.last && len(s.unreleased) == 0 {
+			s.end(errClosed)
+			return
+		}
 		if len(next) == 0 {
 			wait := s.bounds.Heartbeat / 2
 			if len(s.unreleased) > 0 {
@@ -300,9 +290,10 @@ func (s *session) answer(asks []*ask) error {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err, a.holding = err, len(s.unreleased)+len(s.unwanted) > 0; err == nil {
+		if a.err = err; err == nil {
 			a.err = a.refused
 		}
+		s.last = s.last || a.last
 		close(a.done)
 	}
 	if refused {
@@ -316,7 +307,7 @@ func (s *session) answer(asks []*ask) error {
 func (s *session) bounded(asks []*ask, retry bool) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer s.hears.unless(s.bounds.Silence, func() { cancel(errSilent) })()
+	defer s.stream.unless(s.bounds.Silence, func() { cancel(errSilent) })()
 	defer func() {
 		if err != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)

@@ -15,7 +15,6 @@ import (
 type settlement struct {
 	head  *Held
 	calls []Call // nil: it is done, and needs nothing else
-	lost  bool   // it has a mark that goes with it
 	relax string // the statement that has its commit not wait for the disk, or ""
 	err   error
 	ready chan struct{}
@@ -181,7 +180,7 @@ func (l *Lane) callHeld(p *pipeline, some []*settlement) error {
 			p.send(c.Statement, c.Args, nil)
 		}
 		held, heads, settled = append(held, s), append(heads, s.head), append(settled, jobOf(s.calls))
-		if s.lost {
+		if s.head.marked {
 			lost = append(lost, s.head)
 		}
 	}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"embed"
+	"maps"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
@@ -21,6 +22,22 @@ const (
 	beginSQL  = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE" // whatever the database's defaults are
 	commitSQL = "COMMIT"
 )
+
+// ownTexts are the statements of a worker's sessions, by name, but for those that differ between sessions. A session
+// prepares one when it first uses it.
+var ownTexts = func() map[string]string {
+	own := texts.Prepared()
+	for _, onControl := range []string{"fence", "mark", "relock", "relock_shared"} {
+		delete(own, ownPrefix+onControl)
+	}
+	for look, name := range slotLooks {
+		own[name] = withSlot.Replace(own[look])
+	}
+	for _, more := range []map[string]string{transactionSQL, savepointSQL, boundSQL} {
+		maps.Copy(own, more)
+	}
+	return own
+}()
 
 var transactionSQL = map[string]string{
 	stmtBegin:  beginSQL,

@@ -61,8 +61,9 @@ func (s statements) forget() {
 	}
 }
 
-// prepareAgain has the lane's statements prepared again if a handler may have taken them away, with which its job is to
-// be settled. The transaction must not have failed. What the handler has set for it is put back first, as for settling.
+// prepareAgain has the lane's statements prepared again where they are used next, if a handler may have taken them
+// away, with which its job is to be settled. The transaction must not have failed. stmtRestore is used first: it is
+// parsed in the lane's encoding, and needs no other setting.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if l.pooled || !l.loan.used() {
 		return nil
@@ -73,14 +74,8 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if _, err := l.pg().Exec(ctx, "SET LOCAL client_encoding TO 'UTF8'").ReadAll(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
-	xid := [][]byte{appendInt(l.hold.Seen.XID)}
-	if _, err := l.pg().ExecParams(ctx, l.stmts[stmtRestore].SQL, xid, nil, nil, nil).Close(); err != nil {
-		return fmt.Errorf("lease: prepare again: %w", err)
-	}
 	l.stmts.forget()
-	if err := l.prepareRestore(ctx); err != nil {
-		return err
-	}
+	l.stmts.add(stmtRestore, l.stmts[stmtRestore].SQL)
 	l.stream.deallocated.Store(false)
 	l.loan.prepared = true
 	return nil

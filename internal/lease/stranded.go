@@ -26,7 +26,7 @@ func (l *Lane) Unanswered() time.Duration { return l.stream.unanswered() }
 // again: what it finds once may be an answer that is on its way. Any goroutine may call it, while no handler runs: a
 // handler may leave an answer unread.
 func (l *Lane) CutStranded(ctx context.Context) error {
-	if l.control == nil || !l.stream.stranded(ctx, l.control, l.pid, l.silent) {
+	if l.control == nil || !l.stream.stranded(ctx, l.control, l.silent) {
 		return nil
 	}
 	return l.cut(errStranded)
@@ -34,25 +34,25 @@ func (l *Lane) CutStranded(ctx context.Context) error {
 
 // CutStranded is Lane.CutStranded for a connection that Connect has opened.
 func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
-	h, ok := conn.PgConn().Conn().(*hearing)
-	if !ok || d.Control == nil || !h.stream.stranded(ctx, d.Control, h.pid, d.Bounds.WithDefaults().Silence) {
+	s, ok := conn.PgConn().Conn().(*stream)
+	if !ok || d.Control == nil || !s.stranded(ctx, d.Control, d.Bounds.WithDefaults().Silence) {
 		return nil
 	}
-	_ = h.Close()
+	_ = s.Close()
 	return errStranded
 }
 
 // stranded reports whether the server owes an answer for longer than silence, and did not work on it this time and the
 // time before.
-func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, pid uint32, silence time.Duration) bool {
-	if pid == 0 || s.unanswered() < silence { // of a shared session, nobody knows the process
+func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
+	if s.pid == 0 || s.unanswered() < silence { // of a shared session, nobody knows the process
 		return false
 	}
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
 	idle := false
-	process := int32(pid) //nolint:gosec // as PostgreSQL has it
+	process := int32(s.pid) //nolint:gosec // as PostgreSQL has it
 	err := control.QueryRow(ctx, idleSQL, process).Scan(&idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()

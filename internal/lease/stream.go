@@ -24,6 +24,8 @@ type stream struct {
 	net.Conn
 	socket syscall.RawConn // below TLS; nil: it cannot be looked at
 	tcp    bool
+	pid    uint32                 // of the server's process; 0: not known
+	heard  atomic.Pointer[func()] // is told when something has come from the server; or nil
 
 	mu      sync.Mutex
 	free    sync.Cond
@@ -176,6 +178,9 @@ func (s *stream) owe() {
 
 // hear follows what the server sends.
 func (s *stream) hear(b []byte) {
+	if heard := s.heard.Load(); heard != nil && len(b) > 0 {
+		(*heard)()
+	}
 	s.taken += len(b)
 	for len(b) > 0 {
 		n, kind := s.in.step(b)

@@ -158,7 +158,7 @@ func TestBeatBeneathTLS(t *testing.T) {
 			require.True(t, rows.Next())
 			s.over(hasty)
 			lasted = ctx.Err() == nil
-			s.Exec("SELECT pg_terminate_backend($1)", l.pid)
+			s.Exec("SELECT pg_terminate_backend($1)", l.stream.pid)
 			select {
 			case <-ctx.Done():
 			case <-time.After(pgtest.Patient):

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/pgfifo/pgfifo/internal/array"
 )
 
 // A patience says for how long a lane waits for whoever has locked what it needs, or is slow.
@@ -103,14 +105,11 @@ func keptBehind(hold *Hold) (behind []*Held) {
 }
 
 func sameArgs(behind []*Held) [][]byte {
-	var ids, places, versions array
-	for _, h := range behind {
-		ids.int(h.ID)
-		places.string(string(h.Place.Append(nil)))
-		versions.int(int64(h.version))
-	}
 	return [][]byte{
-		[]byte(behind[0].Queue), []byte(behind[0].GroupID), ids.bytes(), places.bytes(), versions.bytes(),
+		[]byte(behind[0].Queue), []byte(behind[0].GroupID),
+		array.Of(behind, func(to []byte, h *Held) []byte { return array.Int(to, h.ID) }),
+		array.Of(behind, func(to []byte, h *Held) []byte { return h.Place.Element(to) }),
+		array.Of(behind, func(to []byte, h *Held) []byte { return array.Int(to, int64(h.version)) }),
 	}
 }
 
@@ -147,12 +146,9 @@ func readTake(p *pipeline, begun int, heads []*Held) (taken int, err error) {
 // endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
 // that may be as it was.
 func endCall(heads []*Held, settled []int64) Call {
-	var jobs array
-	for _, id := range settled {
-		jobs.int(id)
-	}
 	c := columnsOf(heads)
-	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs.bytes()}}
+	jobs := array.Of(settled, array.Int[int64])
+	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs}}
 }
 
 // settledBy returns which jobs of the groups are to be settled by the calls, for endCall. A call that settles

@@ -6,6 +6,7 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -49,12 +50,7 @@ func Parse(name string) (Name, error) {
 }
 
 // String returns the name as it is, unquoted.
-func (n Name) String() string {
-	if n.name == "" {
-		return Default
-	}
-	return n.name
-}
+func (n Name) String() string { return cmp.Or(n.name, Default) }
 
 // Ident returns the name as a quoted SQL identifier.
 func (n Name) Ident() string { return pgx.Identifier{n.String()}.Sanitize() }

@@ -38,11 +38,11 @@ func (s Statements) Beginning(prefix string) Statements {
 	return some
 }
 
-// Prepared returns the statements that are prepared under names: each is "pgfifo_" and its file's.
-func (s Statements) Prepared(names ...string) map[string]string {
-	prepared := make(map[string]string, len(names))
-	for _, name := range names {
-		prepared[name] = s.Named(strings.TrimPrefix(name, "pgfifo_"))
+// Prepared returns the statements by the names under which they are prepared: "pgfifo_" and the file's.
+func (s Statements) Prepared() map[string]string {
+	prepared := make(map[string]string, len(s))
+	for name, sql := range s {
+		prepared["pgfifo_"+name] = sql
 	}
 	return prepared
 }

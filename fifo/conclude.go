@@ -11,11 +11,11 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// settle tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
+// conclude tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
 // server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and settle
+// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and conclude
 // reports recorded. late says that hooks or loggers have taken long, and what was claimed beside them is given back.
-func (s *seat) settle(
+func (s *seat) conclude(
 	ctx context.Context, a *attempt, claim []place, settled bool, err error,
 ) (recorded, late bool) {
 	if len(a.results) == 0 {
@@ -64,7 +64,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	defer s.telling.Store(nil)
 	done := make(chan struct{})
 	go untilReturned(tell, done)
-	if !s.holding {
+	if len(s.held) == 0 {
 		<-done
 		return false
 	}
