@@ -47,7 +47,7 @@ func TestRollCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, took, time.Minute)
 	l.call(12)
-	require.ErrorContains(t, <-l.unsettled, "number 12, and there are 2 from 10")
+	require.ErrorContains(t, l.err(), "number 12, and there are 2 from 10")
 }
 
 func TestRollExtrapolates(t *testing.T) {

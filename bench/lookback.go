@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"flag"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -16,14 +14,9 @@ import (
 // lookback asks whether groups are found behind another one's backlog. The same groups without a backlog before them
 // are the other system.
 type lookback struct {
-	backlog, groups, lanes, rounds int
-}
-
-func (s *lookback) flags(f *flag.FlagSet) {
-	f.IntVar(&s.backlog, "backlog", 1_000_000, "jobs of one group, sent first")
-	f.IntVar(&s.groups, "groups", 100, "other groups, new in each round, with a job each that is sent behind those")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.rounds, "rounds", 5, "rounds, each with a new worker")
+	backlog       int // jobs of one group, sent first
+	groups, lanes int // other groups, new in each round, with a job each that is sent behind those
+	rounds        int // each with a new worker
 }
 
 // sqsLooks is how many messages SQS FIFO searches for groups, as its documentation says.
@@ -45,8 +38,7 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 	b.report(alone.result(rates, nil))
 	if s.backlog > sqsLooks {
 		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the "+
-			"first group",
-			sqsLooks, s.backlog-sqsLooks)
+			"first group", sqsLooks, s.backlog-sqsLooks)
 	}
 	return nil
 }
@@ -63,7 +55,7 @@ type outlook struct {
 	ahead atomic.Int64 // jobs of group 0 that started in the round
 	seen  []sight
 
-	starts, earliest *hdrhistogram.Histogram
+	starts, earliest *histogram
 	before           int64 // the most jobs of group 0 that were started before any of the others
 }
 
@@ -75,9 +67,7 @@ type sight struct {
 
 func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
-	v.crew = &crew{
-		db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle,
-	}
+	v.crew = &crew{db: b.database, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle}
 	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
 		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
 	}}
@@ -85,14 +75,11 @@ func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 }
 
 func (v *outlook) prepare(ctx context.Context) error {
-	if err := v.crew.own(ctx, v.crew.schema); err != nil {
+	if err := v.crew.own(ctx); err != nil {
 		return err
 	}
 	v.crew.groups = 1 // the backlog's
-	if err := v.crew.fill(ctx, v.backlog); err != nil {
-		return err
-	}
-	return v.crew.db.exec(ctx, "VACUUM ANALYZE "+v.crew.table())
+	return errors.Join(v.crew.fill(ctx, v.backlog), v.crew.vacuum(ctx))
 }
 
 // handle notes the start of a job.
@@ -120,31 +107,23 @@ func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
 		return 0, err
 	}
 	y := newTally(n)
-	settled := func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-		if outcome != fifo.Succeeded || job.GroupID != groupID(0) {
-			y.settled(ctx, job, outcome, err)
-		}
-	}
+	y.counts = func(job *fifo.Job) bool { return job.GroupID != groupID(0) }
 	v.begin = time.Now()
-	err := v.crew.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: y.begin, Settled: settled}}},
-		func(ctx context.Context) error {
-			return y.wait(ctx, v.crew.failed)
-		})
-	if err != nil {
+	if err := v.crew.shift(ctx, y, func(context.Context) error { return nil }); err != nil {
 		return 0, err
 	}
 	first, last := v.seen[0].after, time.Duration(0)
 	for _, s := range v.seen {
-		record(v.starts, s.after)
+		v.starts.record(s.after)
 		first, last = min(first, s.after), max(last, s.after)
 		v.before = max(v.before, s.ahead)
 	}
-	record(v.earliest, first)
-	return last, v.crew.audit(ctx)
+	v.earliest.record(first)
+	return last, nil
 }
 
 func (v *outlook) send(ctx context.Context) error {
-	client := fifo.Open(v.crew.db.pool, &fifo.Config{Schema: v.crew.schema})
+	client := v.crew.client()
 	defer func() { _ = client.Close() }()
 	msgs := make([]fifo.Message, len(v.seen))
 	for i := range msgs {
@@ -162,10 +141,9 @@ func (v *outlook) send(ctx context.Context) error {
 // what is worked in them is what happened to be first.
 func (v *outlook) result(rates rounds, to *system) Result {
 	r := Result{System: v.system.name, Params: v.system.params, Extra: map[string]float64{
-		"max_ms": millis(v.starts.Max()), "earliest_ms": millis(v.earliest.ValueAtQuantile(50)),
-		"of_first_group_before": float64(v.before),
+		"earliest_ms": v.earliest.millis(50), "of_first_group_before": float64(v.before),
 	}}
-	r.quantiles(v.starts)
+	r.latencies(v.starts)
 	if to != nil {
 		r.RatioTo, r.Ratio = to.name, rates.ratio(v.system, to)
 		r.Goal = atMost(1000, "max_ms")

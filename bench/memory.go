@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -16,31 +15,18 @@ import (
 // memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the
 // resident memory of this process: the worker's, and that of what checks its work, which is told apart.
 type memory struct {
-	groups string
+	groups []int // ready, with one job each; the fewest first
 	lanes  int
 }
 
-func (s *memory) flags(f *flag.FlagSet) {
-	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-}
-
 func (s *memory) run(ctx context.Context, b *bench) error {
-	proc, err := process.NewProcessWithContext(ctx, int32(os.Getpid()))
-	if err != nil {
-		return err
-	}
 	rss := chart{
 		name: "rss", title: "Memory of a worker", x: axis{label: "part of the groups that is done"},
 		y: axis{label: "resident MiB"},
 	}
 	var first Result
-	list, err := numbers("groups", s.groups, 1)
-	if err != nil {
-		return err
-	}
-	for _, groups := range list {
-		d := &draining{proc: proc, curve: series{name: fmt.Sprintf("%d groups", groups)}}
+	for _, groups := range s.groups {
+		d := &draining{curve: series{name: fmt.Sprintf("%d groups", groups)}}
 		r, err := d.run(ctx, b, groups, s.lanes)
 		if err != nil {
 			return fmt.Errorf("%d groups: %w", groups, err)
@@ -59,7 +45,6 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 
 // A draining is a look at memory while a number of groups is worked.
 type draining struct {
-	proc  *process.Process
 	curve series
 	most  float64
 }
@@ -71,10 +56,10 @@ const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
 	c := &crew{db: b.database, groups: groups, lanes: lanes}
-	if err := c.stock(ctx, fmt.Sprintf("memory_%d", groups), groups); err != nil {
+	if err := c.stock(ctx, groups); err != nil {
 		return Result{}, err
 	}
-	before, err := d.rest(ctx)
+	before, err := restingResident(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,10 +71,9 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	if err = errors.Join(err, <-watched); err != nil {
 		return Result{}, err
 	}
-	after, err := d.rest(ctx)
+	after, err := restingResident(ctx)
 	r := Result{
-		System: "pgfifo", Params: map[string]any{"groups": groups, "lanes": lanes},
-		Rate: float64(groups) / took.Seconds(),
+		System: "pgfifo", Params: c.params(), Rate: float64(groups) / took.Seconds(),
 	}
 	r.Extra = map[string]float64{
 		"rss_before_mib": before, "rss_max_mib": d.most, "rss_after_mib": after,
@@ -102,7 +86,7 @@ func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan s
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		now, err := d.resident(ctx)
+		now, err := resident(ctx)
 		if err != nil {
 			return err
 		}
@@ -116,15 +100,16 @@ func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan s
 	}
 }
 
-// rest is the resident memory once what is garbage has been given back.
-func (d *draining) rest(ctx context.Context) (float64, error) {
+// restingResident is the resident memory of this process in MiB, once what is garbage has been given back.
+func restingResident(ctx context.Context) (float64, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
-	return d.resident(ctx)
+	return resident(ctx)
 }
 
-func (d *draining) resident(ctx context.Context) (float64, error) {
-	info, err := d.proc.MemoryInfoWithContext(ctx)
+func resident(ctx context.Context) (float64, error) {
+	proc := process.Process{Pid: int32(os.Getpid())}
+	info, err := proc.MemoryInfoWithContext(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("resident memory: %w", err)
 	}

@@ -68,13 +68,12 @@ func (q *naiveQueue) prepare(ctx context.Context) error {
 func (q *naiveQueue) fill(ctx context.Context, n int) error {
 	from := q.filled
 	q.filled += int64(n)
-	group := fmt.Sprintf(groupSQL, "n % $2::bigint")
-	if _, err := q.db.pool.Exec(ctx, "INSERT INTO naive.queue_groups (queue, group_id) SELECT $1, "+group+
-		" FROM generate_series(0, $2::bigint - 1) AS n ON CONFLICT DO NOTHING", queue, int64(q.groups)); err != nil {
+	if err := q.db.makeGroups(ctx, "naive", q.groups); err != nil {
 		return err
 	}
-	_, err := q.db.pool.Exec(ctx, "INSERT INTO naive.jobs (queue, group_id, number) SELECT $1, "+group+
-		", n FROM generate_series($3::bigint, $4::bigint - 1) AS n", queue, int64(q.groups), from, q.filled)
+	_, err := q.db.pool.Exec(ctx, "INSERT INTO naive.jobs (queue, group_id, number) SELECT $1, "+
+		fmt.Sprintf(groupSQL, "n % $2::bigint")+", n FROM generate_series($3::bigint, $4::bigint - 1) AS n",
+		queue, int64(q.groups), from, q.filled)
 	if err != nil {
 		return err
 	}

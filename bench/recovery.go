@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 
 	"github.com/pgfifo/pgfifo/internal/killbench"
 )
@@ -10,12 +9,6 @@ import (
 // recovery measures from the SIGKILL of a worker to the next start of the job that it had.
 type recovery struct {
 	kills, survivors, lanes int
-}
-
-func (s *recovery) flags(f *flag.FlagSet) {
-	f.IntVar(&s.kills, "kills", 200, "workers to kill, one after the other")
-	f.IntVar(&s.survivors, "survivors", 2, "other worker processes at each kill")
-	f.IntVar(&s.lanes, "lanes", 4, "jobs at once in each process")
 }
 
 func (s *recovery) run(ctx context.Context, b *bench) error {
@@ -27,15 +20,15 @@ func (s *recovery) run(ctx context.Context, b *bench) error {
 	}
 	h := newHistogram()
 	for _, d := range report.Recoveries {
-		record(h, d)
+		h.record(d)
 	}
 	r := Result{
 		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes},
 		Extra: map[string]float64{
-			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)), "max_ms": millis(h.Max()),
+			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)),
 		},
 	}
-	r.quantiles(h)
+	r.latencies(h)
 	b.report(r)
 	return nil
 }

@@ -58,6 +58,15 @@ func (d *database) openStatements(ctx context.Context) error {
 	return nil
 }
 
+// countsStatements tells whether the server does, or notes what is missing for it.
+func (b *bench) countsStatements(ctx context.Context) bool {
+	err := b.openStatements(ctx)
+	if err != nil {
+		b.notef("without the server's own figures: %v", err)
+	}
+	return err == nil
+}
+
 // resetStatements begins to count anew, for this database alone.
 func (d *database) resetStatements(ctx context.Context) error {
 	return d.exec(ctx,

@@ -31,7 +31,7 @@ func (v *vigil) end() { v.once.Do(func() { close(v.over) }) }
 
 // start has n of them running, each in a group of its own from the first one on.
 func (v *vigil) start(ctx context.Context, c *crew, queue string, first, n int) error {
-	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+	client := c.client()
 	defer func() { _ = client.Close() }()
 	for i := range n {
 		msg := fifo.Message{Queue: queue, GroupID: groupID(first + i), Payload: make([]byte, 8)}

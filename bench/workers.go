@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"sync"
 	"time"
@@ -17,19 +16,11 @@ import (
 // the machine up, they are compared with lanes that lose no time. Beside them stands the ceiling: the same waits with a
 // one-row update in between, which is what a durable commit a job costs in any case.
 type workers struct {
-	lanes   string
-	handler time.Duration
-	measure time.Duration
+	lanes   []int
+	handler time.Duration // how long it waits
+	measure time.Duration // time of a round, if no time were lost
 	groups  int
 	rounds  int
-}
-
-func (s *workers) flags(f *flag.FlagSet) {
-	f.StringVar(&s.lanes, "lanes", "1,10,50,100", "jobs at once")
-	f.DurationVar(&s.handler, "handler", 5*time.Millisecond, "how long a handler waits")
-	f.DurationVar(&s.measure, "for", 5*time.Second, "time of a round, if no time were lost")
-	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
 
 // illustration are the rates that the proof of concept shows for these numbers of lanes: 20/s each at best.
@@ -44,11 +35,7 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	}
 	var all []*team
 	var systems []*system
-	list, err := numbers("lanes", s.lanes, 1)
-	if err != nil {
-		return err
-	}
-	for _, lanes := range list {
+	for _, lanes := range s.lanes {
 		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
 			if err := t.prepare(ctx); err != nil {
 				return err
@@ -112,13 +99,13 @@ func (s *workers) pgfifo(b *bench, lanes int) *team {
 	t := s.team("pgfifo", lanes)
 	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
 	c.handler = func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) }
-	t.prepare = func(ctx context.Context) error { return c.own(ctx, fmt.Sprintf("workers_%d", lanes)) }
+	t.prepare = func(ctx context.Context) error { return c.own(ctx) }
 	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
 		// No group runs dry before the end: then the lanes would wait for jobs.
 		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
 			return 0, err
 		}
-		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+		if err := c.vacuum(ctx); err != nil {
 			return 0, err
 		}
 		t.stint.first = func() { _, _ = cpu.Percent(0, false) } // from here
