@@ -87,45 +87,44 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	own := []int32{int32(os.Getpid())}
-	before := [2]map[int32]float64{processorTimes(ctx, own), processorTimes(ctx, sessions)}
+	var client, server [2]float64 // before and after
 	begin := time.Now()
-	if err := pause.For(ctx, s.measure); err != nil {
-		return err
-	}
-	var used [2]float64
-	for n, pids := range [][]int32{own, sessions} {
-		for pid, spent := range processorTimes(ctx, pids) {
-			used[n] += spent - before[n][pid]
+	for i, rest := range []time.Duration{0, s.measure} {
+		if err = pause.For(ctx, rest); err != nil {
+			return err
+		}
+		if client[i], err = processorTime(ctx, int32(os.Getpid())); err != nil {
+			return err
+		}
+		if server[i], err = processorTime(ctx, sessions...); err != nil {
+			return err
 		}
 	}
-	took := time.Since(begin).Seconds()
+	core := time.Since(begin).Seconds() / 100
 	resident, err := restingResident(ctx)
-	client, server := 100*used[0]/took, 100*used[1]/took
+	ofClient, ofServer := (client[1]-client[0])/core, (server[1]-server[0])/core
 	b.report(Result{
 		System: "pgfifo, idle", Params: map[string]any{"groups": s.groups, "lanes": s.lanes},
 		Extra: map[string]float64{
-			"client_percent": client, "server_percent": server, "percent": client + server, "rss_mib": resident,
+			"client_percent": ofClient, "server_percent": ofServer, "percent": ofClient + ofServer,
+			"rss_mib": resident,
 		},
 		Goal: atMost(2, "percent"),
 	})
 	return err
 }
 
-// processorTimes returns how many seconds each of the processes, which are on this machine, has used so far. One that
-// has ended is left out.
-func processorTimes(ctx context.Context, pids []int32) map[int32]float64 {
-	all := make(map[int32]float64)
+// processorTime returns how many seconds processes, which are on this machine, have used so far.
+func processorTime(ctx context.Context, pids ...int32) (sum float64, err error) {
 	for _, pid := range pids {
-		p, err := process.NewProcessWithContext(ctx, pid)
+		p := process.Process{Pid: pid}
+		t, err := p.TimesWithContext(ctx)
 		if err != nil {
-			continue
+			return 0, err
 		}
-		if t, err := p.TimesWithContext(ctx); err == nil {
-			all[pid] = t.User + t.System
-		}
+		sum += t.User + t.System
 	}
-	return all
+	return sum, nil
 }
 
 // punctuality notes by how much jobs start too late: each once when its delay is over, and once when it has failed.

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -50,23 +51,18 @@ type outlook struct {
 	crew    *crew
 	system  *system
 
-	first int          // the round's first group
-	begin time.Time    // of the round's worker
-	ahead atomic.Int64 // jobs of group 0 that started in the round
-	seen  []sight
+	starts, earliest *histogram // of all others, and of each round's first
+	before           int        // the most jobs of group 0 that were started before any of the others
 
-	starts, earliest *histogram
-	before           int64 // the most jobs of group 0 that were started before any of the others
-}
-
-// A sight is the start of one of the others.
-type sight struct {
-	after time.Duration
-	ahead int64
+	mu          sync.Mutex
+	first       int           // the round's first group
+	begin       time.Time     // of the round's worker
+	ahead       int           // jobs of group 0 that started in the round
+	found, last time.Duration // the first and the last of the others
 }
 
 func (s *lookback) view(b *bench, name string, backlog int) *outlook {
-	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
+	v := &outlook{lookback: s, backlog: backlog, first: 1, starts: newHistogram(), earliest: newHistogram()}
 	v.crew = &crew{db: b.database, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle}
 	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
 		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
@@ -84,52 +80,43 @@ func (v *outlook) prepare(ctx context.Context) error {
 
 // handle notes the start of a job.
 func (v *outlook) handle(_ context.Context, job *fifo.Job) error {
-	g, err := groupNumber(job.GroupID)
-	switch {
-	case err != nil:
-		return err
-	case g == 0:
-		v.ahead.Add(1)
-	default:
-		v.seen[g-v.first] = sight{time.Since(v.begin), v.ahead.Load()}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if job.GroupID == groupID(0) {
+		v.ahead++
+		return nil
 	}
+	v.last = time.Since(v.begin)
+	v.found = cmp.Or(v.found, v.last)
+	v.before = max(v.before, v.ahead)
+	v.starts.record(v.last)
 	return nil
 }
 
 // round sends the others, and runs a worker until it has worked them. It takes as long as the last one to start.
 func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
-	if v.first += n; v.first == n {
-		v.first = 1
-	}
-	v.seen = make([]sight, n)
-	v.ahead.Store(0)
-	if err := v.send(ctx); err != nil {
+	if err := v.send(ctx, n); err != nil {
 		return 0, err
 	}
 	y := newTally(n)
 	y.counts = func(job *fifo.Job) bool { return job.GroupID != groupID(0) }
-	v.begin = time.Now()
+	v.begin, v.ahead, v.found = time.Now(), 0, 0
 	if err := v.crew.shift(ctx, y, func(context.Context) error { return nil }); err != nil {
 		return 0, err
 	}
-	first, last := v.seen[0].after, time.Duration(0)
-	for _, s := range v.seen {
-		v.starts.record(s.after)
-		first, last = min(first, s.after), max(last, s.after)
-		v.before = max(v.before, s.ahead)
-	}
-	v.earliest.record(first)
-	return last, nil
+	v.earliest.record(v.found)
+	return v.last, nil
 }
 
-func (v *outlook) send(ctx context.Context) error {
+func (v *outlook) send(ctx context.Context, n int) error {
 	client := v.crew.client()
 	defer func() { _ = client.Close() }()
-	msgs := make([]fifo.Message, len(v.seen))
+	msgs := make([]fifo.Message, n)
 	for i := range msgs {
 		payload := binary.BigEndian.AppendUint64(nil, 0) // each group's only job
 		msgs[i] = fifo.Message{Queue: queue, GroupID: groupID(v.first + i), Payload: payload}
 	}
+	v.first += n
 	v.crew.filled += int64(len(msgs))
 	if _, err := client.Enqueue(ctx, msgs...); err != nil {
 		return fmt.Errorf("send: %w", err)

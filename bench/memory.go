@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the
@@ -63,12 +64,12 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	stop := make(chan struct{})
-	watched := make(chan error, 1)
-	go func() { watched <- d.watch(ctx, c, groups, stop) }()
-	took, err := c.work(ctx, groups)
-	close(stop)
-	if err = errors.Join(err, <-watched); err != nil {
+	var took time.Duration
+	err = beside(ctx, func(ctx context.Context) (err error) {
+		took, err = c.work(ctx, groups)
+		return err
+	}, func(over context.Context) error { return d.watch(over, c, groups) })
+	if err != nil {
 		return Result{}, err
 	}
 	after, err := restingResident(ctx)
@@ -82,22 +83,17 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	return r, err
 }
 
-func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan struct{}) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		now, err := resident(ctx)
+func (d *draining) watch(over context.Context, c *crew, groups int) error {
+	for over.Err() == nil {
+		now, err := resident(context.WithoutCancel(over))
 		if err != nil {
 			return err
 		}
 		d.most = max(d.most, now)
 		d.curve.add(float64(c.ledger.count.Load())/float64(groups), now)
-		select {
-		case <-stop:
-			return nil
-		case <-tick.C:
-		}
+		_ = pause.For(over, 100*time.Millisecond)
 	}
+	return nil
 }
 
 // restingResident is the resident memory of this process in MiB, once what is garbage has been given back.

@@ -140,17 +140,12 @@ func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (enqueueFunc,
 			return ids, tx.Commit()
 		}, nil
 	case "EnqueuePgxTx":
-		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
-			tx, err := pool.Begin(ctx)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-			ids, err := receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
-			if err != nil {
-				return nil, err
-			}
-			return ids, tx.Commit(ctx)
+		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {
+			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				ids, err = receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
+				return err
+			})
+			return ids, err
 		}, nil
 	case "InTx":
 		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {

@@ -156,7 +156,7 @@ func (o outcome) table(w *strings.Builder) {
 		t.add(r.System, pairs(own[i], "%v"), number(r.Rate, "%.0f"), number(r.P50, "%.2f"), number(r.P99, "%.2f"),
 			number(r.Ratio, "%.2f"), r.RatioTo, strings.Join(goal, "; "), pairs(r.Extra, "%.4g"))
 	}
-	t.compact().write(w)
+	t.write(w)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -169,37 +169,21 @@ type markdownTable struct {
 
 func (t *markdownTable) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// compact leaves out columns with nothing in them.
-func (t markdownTable) compact() markdownTable {
-	var keep []int
-	for i := range t.head {
-		if slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" }) {
-			keep = append(keep, i)
-		}
-	}
-	pick := func(row []string) (cells []string) {
-		for _, i := range keep {
-			cells = append(cells, row[i])
-		}
-		return cells
-	}
-	c := markdownTable{head: pick(t.head)}
-	for _, row := range t.rows {
-		c.rows = append(c.rows, pick(row))
-	}
-	return c
-}
-
+// write leaves out columns with nothing in them.
 func (t markdownTable) write(w *strings.Builder) {
-	row := func(cells []string) {
-		for _, cell := range cells {
-			w.WriteString("| " + strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell) + " ")
+	escape := strings.NewReplacer("|", `\|`, "\n", " ")
+	rule := slices.Repeat([]string{"---"}, len(t.head))
+	for n, row := range slices.Concat([][]string{t.head, rule}, t.rows) {
+		for i, cell := range row {
+			if !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" }) {
+				continue
+			}
+			if n == 1 {
+				w.WriteString("|" + cell)
+			} else {
+				w.WriteString("| " + escape.Replace(cell) + " ")
+			}
 		}
 		w.WriteString("|\n")
-	}
-	row(t.head)
-	w.WriteString(strings.Repeat("|---", len(t.head)) + "|\n")
-	for _, cells := range t.rows {
-		row(cells)
 	}
 }
