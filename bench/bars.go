@@ -78,17 +78,15 @@ func latenciesPicture(scenario string, results []Result) (*picture, error) {
 			return nil, err
 		}
 		s.Shape, s.Color, s.Radius = vgdraw.CircleGlyph{}, colorOf(i), vg.Points(3.5)
-		p.plot.Add(s)
-		p.legend.Add([]string{"p50", "p99"}[i], s)
-		p.entries++
+		p.Add(s)
+		p.Legend.Add([]string{"p50", "p99"}[i], s)
 	}
 	return p, nil
 }
 
 // barPicture has a line for each bar, its name before it and its text behind.
 func barPicture(title string, x axis, list []bar, width vg.Length) (*picture, error) {
-	p := newPicture(title, 360, vg.Length(70+20*len(list)))
-	p.scale(&p.plot.X, x)
+	p := newPicture(title, 360, vg.Length(70+20*len(list)), x, axis{})
 	var ends plotter.XYLabels
 	var names []string
 	longest := vg.Length(0)
@@ -99,10 +97,10 @@ func barPicture(title string, x axis, list []bar, width vg.Length) (*picture, er
 			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
 		line.Color, line.Width = b.color, width
-		p.plot.Add(line)
+		p.Add(line)
 		ends.XYs, ends.Labels = append(ends.XYs, end), append(ends.Labels, b.text)
 		names = append(names, b.name)
-		longest = max(longest, p.plot.Y.Tick.Label.Width(b.name))
+		longest = max(longest, p.Y.Tick.Label.Width(b.name))
 	}
 	labels, err := plotter.NewLabels(ends)
 	if err != nil {
@@ -113,10 +111,10 @@ func barPicture(title string, x axis, list []bar, width vg.Length) (*picture, er
 		style.Font.Variant, style.Font.Size, style.YAlign = "Sans", 9, vgdraw.YCenter
 	}
 	labels.Offset = vg.Point{X: vg.Points(5), Y: vg.Points(1)}
-	p.plot.Add(labels)
+	p.Add(labels)
 	p.fit()
 	p.width += longest
-	p.plot.NominalY(names...)
-	p.plot.Y.Min, p.plot.Y.Max = -0.6, float64(len(list))-0.4
+	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(list))-0.4
 	return p, nil
 }

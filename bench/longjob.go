@@ -112,7 +112,7 @@ func (h *hour) report(b *bench) {
 		curves = append(curves, server)
 		r.Extra["server_claim_ms"] = h.marks[len(h.marks)-1].claim(h.marks[0])
 		if last := len(server.points) - 1; last >= 0 {
-			r.Extra["last_server_claim_ms"] = server.points[last].y
+			r.Extra["last_server_claim_ms"] = server.points[last].Y
 		}
 	}
 	r.Goal = atMost(10, "worst_p99_ms")
