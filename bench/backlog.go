@@ -26,8 +26,8 @@ type heap struct {
 }
 
 func (s *backlog) run(ctx context.Context, b *bench) error {
-	counted := b.countsStatements(ctx)
-	bySize, byGroups, err := s.heaps(ctx, b, counted)
+	b.tryStatements(ctx)
+	bySize, byGroups, err := s.heaps(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -40,9 +40,9 @@ func (s *backlog) run(ctx context.Context, b *bench) error {
 
 // heaps fills the backlogs of both axes: so many jobs in the same number of groups, and the most jobs in so many
 // groups.
-func (s *backlog) heaps(ctx context.Context, b *bench, counted bool) (bySize, byGroups []*heap, err error) {
+func (s *backlog) heaps(ctx context.Context, b *bench) (bySize, byGroups []*heap, err error) {
 	for _, size := range s.sizes {
-		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, s.groups, counted)
+		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, s.groups)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -52,7 +52,7 @@ func (s *backlog) heaps(ctx context.Context, b *bench, counted bool) (bySize, by
 	for _, groups := range s.spread {
 		h := most
 		if groups != most.groups {
-			h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups, counted)
+			h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -62,7 +62,7 @@ func (s *backlog) heaps(ctx context.Context, b *bench, counted bool) (bySize, by
 	return bySize, byGroups, nil
 }
 
-func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
+func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int) (*heap, error) {
 	c := &crew{db: b.database, groups: groups, lanes: s.lanes}
 	h := &heap{size: size, groups: groups, crew: c}
 	if err := c.stock(ctx, size); err != nil {
@@ -70,19 +70,11 @@ func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups 
 	}
 	err := errors.Join(b.makeGroups(ctx, c.schema, groups), b.exec(ctx, "VACUUM ANALYZE "+c.schema+".queue_groups"))
 	h.system = &system{name: name, params: c.params(), work: func(ctx context.Context, n int) (time.Duration, error) {
-		if counted {
-			if err := b.resetStatements(ctx); err != nil {
-				return 0, err
-			}
-		}
-		if err := b.flush(ctx); err != nil {
+		if err := errors.Join(b.resetStatements(ctx), b.flush(ctx)); err != nil {
 			return 0, err
 		}
 		took, err := c.work(ctx, n)
-		if err == nil && counted {
-			err = h.share(ctx, b.database)
-		}
-		if err != nil {
+		if err = errors.Join(err, h.share(ctx, b.database)); err != nil {
 			return 0, err
 		}
 		// What was taken, and not just n: the lanes were in the middle of others.

@@ -37,8 +37,9 @@ type database struct {
 	pool            *pgxpool.Pool // for preparing and looking, beside what is measured
 	version, source string
 
-	schemas int             // made by newSchema
-	dial    pgconn.DialFunc // of workers; nil: the default
+	schemas  int             // made by newSchema
+	dial     pgconn.DialFunc // of workers; nil: the default
+	counting bool            // statements
 
 	admin *pgx.Conn
 	name  string

@@ -32,7 +32,7 @@ func (s *horizon) flags(f *flag.FlagSet) {
 }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
-	counted := b.countsStatements(ctx)
+	b.tryStatements(ctx)
 	b.notef("each system runs under a snapshot of its own, one after the other")
 	seconds := axis{label: "seconds under the snapshot"}
 	rates := chart{name: "rate", title: "Jobs while a snapshot is held", x: seconds, y: axis{label: "jobs/s"}}
@@ -45,19 +45,15 @@ func (s *horizon) run(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		sp := &span{every: s.every, counted: counted}
+		sp := &span{every: s.every}
 		if err := s.observe(ctx, b, sub, sp); err != nil {
 			return fmt.Errorf("%s: %w", sub.name, err)
 		}
 		rates.series = append(rates.series, sp.rates(sub.name))
-		if counted {
-			claims.series = append(claims.series, sp.claims(sub.name))
-		}
+		claims.series = append(claims.series, sp.claims(sub.name))
 	}
 	b.plot(rates)
-	if counted {
-		b.plot(claims)
-	}
+	b.plot(claims)
 	return nil
 }
 

@@ -36,12 +36,11 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	var all []*team
 	var systems []*system
 	for _, lanes := range s.lanes {
-		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
-			if err := t.prepare(ctx); err != nil {
-				return err
-			}
-			all, systems = append(all, t), append(systems, t.system)
+		pgfifo, ceiling, err := s.teams(ctx, b, lanes)
+		if err != nil {
+			return err
 		}
+		all, systems = append(all, pgfifo, ceiling), append(systems, pgfifo.system, ceiling.system)
 	}
 	rates, err := alternate(ctx, s.rounds, max(int(s.measure/s.handler), 1), systems)
 	if err != nil {
@@ -82,11 +81,10 @@ func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
 
 // A team is one system with so many lanes.
 type team struct {
-	system  *system
-	prepare func(context.Context) error
-	lanes   int
-	stint   *stint
-	cpu     []float64 // the part of the machine's processor time that was used, by whomever, in each round
+	system *system
+	lanes  int
+	stint  *stint
+	cpu    []float64 // the part of the machine's processor time that was used, by whomever, in each round
 }
 
 func (s *workers) team(name string, lanes int) *team {
@@ -95,45 +93,38 @@ func (s *workers) team(name string, lanes int) *team {
 	}}
 }
 
-func (s *workers) pgfifo(b *bench, lanes int) *team {
-	t := s.team("pgfifo", lanes)
-	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
-	c.handler = func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) }
-	t.prepare = func(ctx context.Context) error { return c.own(ctx) }
-	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
-		// No group runs dry before the end: then the lanes would wait for jobs.
-		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
-			return 0, err
-		}
-		if err := c.vacuum(ctx); err != nil {
-			return 0, err
-		}
-		t.stint.first = func() { _, _ = cpu.Percent(0, false) } // from here
-		took, err = c.work(ctx, each*lanes)
-		return took, errors.Join(err, t.look())
-	}
-	return t
-}
-
-// look notes how much of the processors was used since the call before.
-func (t *team) look() error {
-	used, err := cpu.Percent(0, false)
-	if err != nil {
-		return fmt.Errorf("processor time: %w", err)
-	}
-	t.cpu = append(t.cpu, used[0]/100)
-	return nil
-}
-
-func (s *workers) ceiling(b *bench, lanes int) *team {
-	t := s.team("ceiling (Go)", lanes)
-	t.prepare = func(context.Context) error { return nil }
+// works makes what the system does. The time of the processors counts from its first handler to its end.
+func (t *team) works(work workFunc) {
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
 		t.stint.first = func() { _, _ = cpu.Percent(0, false) }
-		took, err := (&goCeiling{db: b.database, lanes: lanes, before: t.stint.work}).work(ctx, each*lanes)
-		return took, errors.Join(err, t.look())
+		took, err := work(ctx, each*t.lanes)
+		if err != nil {
+			return 0, err
+		}
+		used, err := cpu.Percent(0, false)
+		if err != nil {
+			return 0, fmt.Errorf("processor time: %w", err)
+		}
+		t.cpu = append(t.cpu, used[0]/100)
+		return took, nil
 	}
-	return t
+}
+
+// teams are both systems with so many lanes.
+func (s *workers) teams(ctx context.Context, b *bench, lanes int) (pgfifo, ceiling *team, err error) {
+	pgfifo, ceiling = s.team("pgfifo", lanes), s.team("ceiling (Go)", lanes)
+	ceiling.works((&goCeiling{db: b.database, lanes: lanes, before: ceiling.stint.work}).work)
+	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
+	c.handler = func(ctx context.Context, _ *fifo.Job) error { return pgfifo.stint.work(ctx) }
+	pgfifo.works(func(ctx context.Context, n int) (time.Duration, error) {
+		// No group runs dry before the end: then the lanes would wait for jobs.
+		err := c.fill(ctx, n+lanes+s.groups-int(c.filled-c.ledger.count.Load()))
+		if err = errors.Join(err, c.vacuum(ctx)); err != nil {
+			return 0, err
+		}
+		return c.work(ctx, n)
+	})
+	return pgfifo, ceiling, c.own(ctx)
 }
 
 // A stint is a handler that waits, for as long as it should on average. Timers are late, in an idle process by up to a
