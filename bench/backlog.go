@@ -101,7 +101,7 @@ func (h *heap) share(ctx context.Context, db *database) error {
 // endToEnd compares each with the first. From one end to the other, the rate is to stay.
 func endToEnd(heaps []*heap) (contests []contest) {
 	for i, h := range heaps {
-		c := contest{system: h.system, extra: h.extra}
+		c := contest{system: h.system, fill: h.tell}
 		if i > 0 {
 			c.to = heaps[0].system
 		}
@@ -113,11 +113,10 @@ func endToEnd(heaps []*heap) (contests []contest) {
 	return contests
 }
 
-func (h *heap) extra() map[string]float64 {
-	if h.total == 0 {
-		return nil
+func (h *heap) tell(r *Result, _ rounds) {
+	if h.total > 0 {
+		r.more("discovery_share", h.looking/h.total)
 	}
-	return map[string]float64{"discovery_share": h.looking / h.total}
 }
 
 // beside has naive work each backlog once, for a while: it is so much slower that rounds would tell nothing more.
@@ -145,7 +144,7 @@ func (s *backlog) beside(ctx context.Context, b *bench) error {
 		if first == nil {
 			first = sys
 		}
-		r.Extra = q.extra()
+		q.tell(&r, rates)
 		b.report(r)
 	}
 	return nil

@@ -68,7 +68,7 @@ func (d *drain) run(ctx context.Context, b *bench) error {
 		contests = append(contests, contest{system: one, to: inGo}, contest{system: inGo, to: ceiling})
 	}
 	contests = append(contests, contest{
-		system: d.system(poc.name(), poc.drain(d.naive)), to: one, extra: poc.extra,
+		system: d.system(poc.name(), poc.drain(d.naive)), to: one, fill: poc.tell,
 	})
 	return hold(ctx, b, d.rounds, max(d.jobs/d.rounds, 1), contests)
 }

@@ -30,18 +30,14 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	systems := []*system{behind.system, alone.system}
-	rates, err := alternate(ctx, s.rounds, s.groups, systems)
-	if err != nil {
-		return err
-	}
-	b.report(behind.result(rates, alone.system))
-	b.report(alone.result(rates, nil))
 	if s.backlog > sqsLooks {
 		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the "+
 			"first group", sqsLooks, s.backlog-sqsLooks)
 	}
-	return nil
+	return hold(ctx, b, s.rounds, s.groups, []contest{
+		{system: behind.system, to: alone.system, goal: atMost(1000, "max_ms"), fill: behind.tell},
+		{system: alone.system, fill: alone.tell},
+	})
 }
 
 // An outlook is what is seen of the other groups with one backlog before them, which is group 0.
@@ -124,16 +120,10 @@ func (v *outlook) send(ctx context.Context, n int) error {
 	return nil
 }
 
-// result has the times from the start of the worker, its connecting included, to that of each of the others. No rate:
+// tell has the times from the start of the worker, its connecting included, to that of each of the others. No rate:
 // what is worked in them is what happened to be first.
-func (v *outlook) result(rates rounds, to *system) Result {
-	r := Result{System: v.system.name, Params: v.system.params, Extra: map[string]float64{
-		"earliest_ms": v.earliest.millis(50), "of_first_group_before": float64(v.before),
-	}}
+func (v *outlook) tell(r *Result, _ rounds) {
+	r.Rate = 0
+	r.Extra = map[string]float64{"earliest_ms": v.earliest.millis(50), "of_first_group_before": float64(v.before)}
 	r.latencies(v.starts)
-	if to != nil {
-		r.RatioTo, r.Ratio = to.name, rates.ratio(v.system, to)
-		r.Goal = atMost(1000, "max_ms")
-	}
-	return r
 }

@@ -113,7 +113,7 @@ func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
 	}
 	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", e.name, db.version, db.source)
 	var notes strings.Builder
-	b := &bench{database: db, notes: io.MultiWriter(c.errs, &notes)}
+	b := &bench{database: db, errs: c.errs, notes: io.MultiWriter(c.errs, &notes)}
 	begin := time.Now()
 	o.err = s.run(ctx, b)
 	o.took, o.results, o.charts, o.notes = time.Since(begin), b.results, b.charts, notes.String()

@@ -160,7 +160,5 @@ func (q *naiveQueue) drain(limit time.Duration) workFunc {
 	}
 }
 
-// extra is the jobs that began before an earlier one of their group, for the second time, or beside another.
-func (q *naiveQueue) extra() map[string]float64 {
-	return map[string]float64{"out_of_turn": float64(q.broken.Load())}
-}
+// tell tells of jobs that began before an earlier one of their group, for the second time, or beside another.
+func (q *naiveQueue) tell(r *Result, _ rounds) { r.more("out_of_turn", float64(q.broken.Load())) }

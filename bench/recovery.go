@@ -13,7 +13,7 @@ type recovery struct {
 
 func (s *recovery) run(ctx context.Context, b *bench) error {
 	report, err := killbench.Run(ctx, killbench.Config{
-		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.notef,
+		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.progressf,
 	})
 	if err != nil {
 		return err

@@ -212,7 +212,8 @@ func find(name string) (entry, error) {
 // A bench is what a scenario works with, and reports to.
 type bench struct {
 	*database
-	notes   io.Writer
+	errs    io.Writer // who waits
+	notes   io.Writer // the same, and the report
 	results []Result
 	charts  []chart
 }
@@ -220,6 +221,11 @@ type bench struct {
 // notef tells people what does not fit the table.
 func (b *bench) notef(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.notes, format+"\n", args...)
+}
+
+// progressf tells of what goes on.
+func (b *bench) progressf(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.errs, format+"\n", args...)
 }
 
 // report adds a line to the table.

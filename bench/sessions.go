@@ -51,7 +51,17 @@ func (s *sessions) run(ctx context.Context, b *bench) error {
 // noops has jobs that do nothing worked by both leases, one after the other. The goal is for the number of jobs at once
 // that is best.
 func (s *sessions) noops(ctx context.Context, b *bench) error {
-	var systems []*system
+	var base *system
+	var contests []contest
+	var others []*system
+	tell := func(r *Result, rates rounds) {
+		for _, other := range others {
+			if rates.ratio(other, base) > r.Ratio {
+				return
+			}
+		}
+		r.Goal = atLeast(0.5)
+	}
 	for _, n := range append([]int{0}, s.atOnce...) {
 		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: n}
 		sys, err := c.system(ctx, "no-op, "+leaseName(n > 0), 1)
@@ -59,27 +69,14 @@ func (s *sessions) noops(ctx context.Context, b *bench) error {
 			return err
 		}
 		sys.params = map[string]any{"at_once": cmp.Or(n, s.lanes)}
-		systems = append(systems, sys)
-	}
-	rates, err := alternate(ctx, s.rounds, max(s.jobs/s.rounds, 1), systems)
-	if err != nil {
-		return err
-	}
-	b.report(rates.result(systems[0], nil))
-	best := systems[1]
-	for _, sys := range systems[1:] {
-		if rates.ratio(sys, systems[0]) > rates.ratio(best, systems[0]) {
-			best = sys
+		if base == nil {
+			base, contests = sys, []contest{{system: sys}}
+			continue
 		}
+		others = append(others, sys)
+		contests = append(contests, contest{system: sys, to: base, fill: tell})
 	}
-	for _, sys := range systems[1:] {
-		r := rates.result(sys, systems[0])
-		if sys == best {
-			r.Goal = atLeast(0.5)
-		}
-		b.report(r)
-	}
-	return nil
+	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
 }
 
 // kill measures from the SIGKILL of a process that runs many jobs to the starts of their second attempts, which go on.

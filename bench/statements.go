@@ -30,7 +30,7 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	idle := s.count(b, &trips, "pgfifo, no-op handler", nil)
 	writing := s.count(b, &trips, "pgfifo, INSERT by PgxTx", insertEffect)
 	err = hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []contest{
-		{system: idle.system, extra: idle.perJob}, {system: writing.system, to: idle.system, extra: writing.perJob},
+		{system: idle.system, fill: idle.tell}, {system: writing.system, to: idle.system, fill: writing.tell},
 	})
 	if err != nil {
 		return err
@@ -106,9 +106,9 @@ func (sc *statementCount) add(ctx context.Context, db *database) error {
 	return err
 }
 
-// perJob sums up. It includes the start and the end of the workers, and the look-ups beside the lanes. Of a prepared
+// tell sums up. It includes the start and the end of the workers, and the look-ups beside the lanes. Of a prepared
 // COMMIT, pg_stat_statements counts the first call of each connection only, so commits have a number of their own.
-func (sc *statementCount) perJob() map[string]float64 {
+func (sc *statementCount) tell(r *Result, _ rounds) {
 	var calls, total, looking float64
 	for _, s := range sc.byText {
 		calls, total = calls+float64(s.Calls), total+s.Total
@@ -117,7 +117,7 @@ func (sc *statementCount) perJob() map[string]float64 {
 		}
 	}
 	jobs := float64(sc.jobs)
-	return map[string]float64{
+	r.Extra = map[string]float64{
 		"statements_per_job": calls / jobs, "commits_per_job": float64(sc.commits) / jobs,
 		"round_trips_per_job": float64(sc.trips) / jobs,
 		"server_us_per_job":   total / jobs * 1000, "discovery_share": looking / total,

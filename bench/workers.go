@@ -33,49 +33,37 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
-	var all []*team
-	var systems []*system
+	var contests []contest
 	for _, lanes := range s.lanes {
 		pgfifo, ceiling, err := s.teams(ctx, b, lanes)
 		if err != nil {
 			return err
 		}
-		all, systems = append(all, pgfifo, ceiling), append(systems, pgfifo.system, ceiling.system)
-	}
-	rates, err := alternate(ctx, s.rounds, max(int(s.measure/s.handler), 1), systems)
-	if err != nil {
-		return err
-	}
-	for i := 0; i < len(all); i += 2 {
-		s.report(b, rates, all[i], all[i+1])
+		contests = append(contests,
+			contest{system: pgfifo.system, fill: func(r *Result, rates rounds) {
+				s.tell(r, pgfifo, rates)
+				r.more("of_ceiling", rates.ratio(pgfifo.system, ceiling.system))
+				if rate, ok := illustration[lanes]; ok {
+					r.more("poc_jobs_per_s", rate)
+				}
+				if median(pgfifo.cpu) < fullCPU {
+					r.Goal = atLeast(0.98)
+				}
+			}},
+			contest{system: ceiling.system, fill: func(r *Result, rates rounds) { s.tell(r, ceiling, rates) }})
 	}
 	b.notef("where the CPU is full (%.0f%% or more), there is no goal", 100*fullCPU)
-	return nil
+	return hold(ctx, b, s.rounds, max(int(s.measure/s.handler), 1), contests)
 }
 
-// report compares with lanes that lose no time. The unit of the rates is jobs per lane.
-func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
-	for _, t := range []*team{pgfifo, ceiling} {
-		each := rates.rate(t.system)
-		r := Result{
-			System: t.system.name, Params: t.system.params, Rate: each * float64(t.lanes),
-			RatioTo: fmt.Sprintf("%d x %.4g/s", t.lanes, 1/s.handler.Seconds()), Ratio: each * s.handler.Seconds(),
-		}
-		mean := t.stint.mean()
-		r.Extra = map[string]float64{
-			"cpu": median(t.cpu), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
-			"between_ms": (1/each - mean.Seconds()) * 1000,
-		}
-		if t == pgfifo {
-			r.Extra["of_ceiling"] = rates.ratio(pgfifo.system, ceiling.system)
-			if rate, ok := illustration[t.lanes]; ok {
-				r.Extra["poc_jobs_per_s"] = rate
-			}
-			if median(t.cpu) < fullCPU {
-				r.Goal = atLeast(0.98)
-			}
-		}
-		b.report(r)
+// tell compares with lanes that lose no time. The unit of the rates is jobs per lane.
+func (s *workers) tell(r *Result, t *team, rates rounds) {
+	each, mean := rates.rate(t.system), t.stint.mean().Seconds()
+	r.Rate, r.Ratio = each*float64(t.lanes), each*s.handler.Seconds()
+	r.RatioTo = fmt.Sprintf("%d x %.4g/s", t.lanes, 1/s.handler.Seconds())
+	r.Extra = map[string]float64{
+		"cpu": median(t.cpu), "handler_ms": mean * 1000, "of_true_handler": each * mean,
+		"between_ms": (1/each - mean) * 1000,
 	}
 }
 
