@@ -196,16 +196,7 @@ func (d *database) employ(
 	cfg.Logger = quiet()
 	worker.Client, worker.Name = fifo.Open(pool, cfg), workerName
 	defer func() { _ = worker.Client.Close() }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel() // a worker that ends by itself ends the waiting for it
-		ended <- worker.Run(ctx)
-	}()
-	err = meanwhile(ctx)
-	cancel()
-	return errors.Join(<-ended, err)
+	return beside(ctx, meanwhile, worker.Run)
 }
 
 // connected waits until the worker's lanes have their connections, and those that look for work and listen.

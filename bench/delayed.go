@@ -82,7 +82,8 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	if err := pause.For(ctx, s.settle); err != nil {
 		return err
 	}
-	rows, _ := b.pool.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", workerName)
+	rows, _ := b.pool.Query(ctx, `SELECT pid FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = $1`, workerName)
 	sessions, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // server takes; batches with a queue that fetches and completes in batches.
 type drain struct {
 	jobs, groups, rounds int           // batches and River do several times as many jobs
-	lanes                int           // also connections of the ceiling and topics of Watermill; River has its best settings
+	lanes                int           // also of the ceilings, and topics of Watermill; River has its best settings
 	naive                time.Duration // after which a round of naive is stopped
 }
 

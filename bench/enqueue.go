@@ -12,7 +12,7 @@ import (
 // enqueue measures how many messages a second are added: one in a call, where the commit is the price, and many, where
 // the rows are.
 type enqueue struct {
-	mix, varied  []load        // of those varied also in transactions, into new and held groups, and without notifications
+	mix, varied  []load        // varied also in transactions, into new and held groups, without notifications
 	window       time.Duration // time of each system in a round
 	groups, held int           // idle groups, and those that a worker holds
 	rounds       int

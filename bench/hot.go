@@ -39,7 +39,10 @@ func (s *hot) run(ctx context.Context, b *bench) error {
 	}
 	pgbench := &system{name: "the same transaction (pgbench)", params: one.params, work: inC.work}
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []contest{
-		{system: one, to: pgbench, goal: atLeast(0.8)}, {system: ten, to: one, goal: atLeast(5)},
-		{system: one, to: bareOne}, {system: pgbench}, {system: bareOne, to: pgbench},
+		{system: one, to: pgbench, goal: atLeast(0.8)},
+		{system: ten, to: one, goal: atLeast(5)},
+		{system: one, to: bareOne},
+		{system: pgbench},
+		{system: bareOne, to: pgbench},
 	})
 }

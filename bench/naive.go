@@ -86,42 +86,33 @@ func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func
 		return err
 	}
 	defer pool.Close()
-	over, stop := context.WithCancel(ctx)
-	defer stop()
-	lanes, working := errgroup.WithContext(context.WithoutCancel(ctx)) // a lane finishes what it began
-	for range q.lanes {
-		lanes.Go(func() error {
-			for over.Err() == nil && working.Err() == nil {
-				id, err := q.pick(over, pool)
-				switch {
-				case over.Err() != nil: // and the statement was cancelled with it
-				case errors.Is(err, pgx.ErrNoRows):
-					_ = pause.For(over, 5*time.Millisecond)
-				case err != nil:
-					return err
-				default:
-					if err := q.work(working, pool, id, handle); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
-	}
-	waiting, cancel := context.WithCancelCause(over)
-	defer cancel(nil)
-	context.AfterFunc(working, func() { cancel(context.Cause(working)) })
-	err = meanwhile(waiting)
-	stop()
-	if failed := lanes.Wait(); failed != nil {
-		return failed // err is a consequence
-	}
-	return err
+	return beside(ctx, meanwhile, func(over context.Context) error {
+		lanes, over := errgroup.WithContext(over)
+		for range q.lanes {
+			lanes.Go(func() error { return q.lane(over, pool, handle) })
+		}
+		return lanes.Wait()
+	})
 }
 
-func (*naiveQueue) pick(ctx context.Context, pool *pgxpool.Pool) (id int64, err error) {
-	err = pool.QueryRow(ctx, naivePick, queue).Scan(&id)
-	return id, err
+// lane works one job after the other. It finishes what it began.
+func (q *naiveQueue) lane(over context.Context, pool *pgxpool.Pool, handle func(int64)) error {
+	for {
+		var id int64
+		err := pool.QueryRow(over, naivePick, queue).Scan(&id)
+		switch {
+		case over.Err() != nil: // and the statement was cancelled with it
+			return nil
+		case errors.Is(err, pgx.ErrNoRows):
+			err = nil
+			_ = pause.For(over, 5*time.Millisecond)
+		case err == nil:
+			err = q.work(context.WithoutCancel(over), pool, id, handle)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func (q *naiveQueue) work(ctx context.Context, pool *pgxpool.Pool, id int64, handle func(int64)) error {

@@ -51,15 +51,17 @@ var scenarios = []entry{
 	{
 		name: "workers", about: "rate by the number of lanes, with handlers that wait",
 		full: &workers{
-			lanes: []int{1, 10, 50, 100}, handler: 5 * time.Millisecond, measure: 5 * time.Second, groups: 1000, rounds: 3,
+			lanes: []int{1, 10, 50, 100}, handler: 5 * time.Millisecond, measure: 5 * time.Second, groups: 1000,
+			rounds: 3,
 		},
 		quick: &workers{
 			lanes: []int{1, 3}, handler: 5 * time.Millisecond, measure: 100 * time.Millisecond, groups: 20, rounds: 1,
 		},
 	},
 	{
-		name: "hot", about: "one group, one lane, against one client that sends the same transaction; and batches of 10",
-		full: &hot{jobs: 40_000, rounds: 5}, quick: &hot{jobs: 220, rounds: 1},
+		name:  "hot",
+		about: "one group, one lane, against one client that sends the same transaction; and batches of 10",
+		full:  &hot{jobs: 40_000, rounds: 5}, quick: &hot{jobs: 220, rounds: 1},
 	},
 	{
 		name:  "group-limit",
@@ -116,7 +118,8 @@ var scenarios = []entry{
 		settings: countStatements,
 	},
 	{
-		name: "sessions", about: "the lease of a session beside the default one: jobs at once, long jobs, rate, recovery",
+		name:  "sessions",
+		about: "the lease of a session beside the default one: jobs at once, long jobs, rate, recovery",
 		full: &sessions{
 			crowd: 5000, takes: 30 * time.Second, crowdLanes: 200,
 			long: 50, measure: 2 * time.Minute, rate: 500, groups: 1000, drain: 40_000,
