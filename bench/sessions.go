@@ -103,7 +103,7 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 		for n := range k.kills {
 			cfg := killbench.CrowdConfig{
 				URL: b.url, Queue: fmt.Sprintf("kill-%d-%d", i, n), Session: k.session, Jobs: k.jobs,
-				Survivors: survivors, GoOn: k.goOn, Logf: b.notef,
+				Survivors: survivors, GoOn: k.goOn, Logf: b.progressf,
 			}
 			if err := client.Queue(cfg.Queue).Configure(ctx, fifo.Settings{SessionLease: k.session}); err != nil {
 				return err
