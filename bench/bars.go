@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 )
@@ -72,16 +73,7 @@ func latenciesPicture(scenario string, results []Result) (*picture, error) {
 	for i, b := range list {
 		medians[i], tails[i] = plotter.XY{X: b.from, Y: float64(i)}, plotter.XY{X: b.to, Y: float64(i)}
 	}
-	for i, at := range []plotter.XYs{medians, tails} {
-		s, err := plotter.NewScatter(at)
-		if err != nil {
-			return nil, err
-		}
-		s.Shape, s.Color, s.Radius = vgdraw.CircleGlyph{}, colorOf(i), vg.Points(3.5)
-		p.Add(s)
-		p.Legend.Add([]string{"p50", "p99"}[i], s)
-	}
-	return p, nil
+	return p, plotutil.AddScatters(p.Plot, "p50", medians, "p99", tails)
 }
 
 // barPicture has a line for each bar, its name before it and its text behind.

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 	_ "gonum.org/v1/plot/vg/vgsvg" // the format of the files
@@ -22,16 +23,15 @@ type picture struct {
 	width, height vg.Length
 }
 
-// Colors that people who see fewer can tell apart (Okabe and Ito).
-var (
-	blue   = color.RGBA{0, 114, 178, 255}
-	orange = color.RGBA{230, 159, 0, 255}
-	green  = color.RGBA{0, 158, 115, 255}
-	red    = color.RGBA{213, 94, 0, 255}
-	grey   = color.RGBA{150, 150, 150, 255}
-)
+var blue, grey = color.RGBA{0, 114, 178, 255}, color.RGBA{150, 150, 150, 255}
 
-func colorOf(i int) color.Color { return []color.Color{blue, orange, green, red}[i%4] }
+func init() {
+	// Colors that people who see fewer can tell apart (Okabe and Ito).
+	orange, green, red := color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{213, 94, 0, 255}
+	plotutil.DefaultColors = []color.Color{blue, orange, green, red}
+	plotutil.DefaultGlyphShapes = []vgdraw.GlyphDrawer{vgdraw.CircleGlyph{}}
+	plotutil.DefaultDashes = plotutil.DefaultDashes[:1] // none
+}
 
 func newPicture(title string, width, height vg.Length, x, y axis) *picture {
 	p := &picture{plot.New(), width, height}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
 // A chart is a picture of curves: something over time, or a rate by the size of what it may depend on.
@@ -40,31 +38,24 @@ const manyPoints = 40
 // picture draws the curves. It is nil if there is nothing to see.
 func (c chart) picture() (*picture, error) {
 	p := newPicture(c.title, 480, 260, c.x, c.y)
-	seen := false
-	for i, s := range c.series {
+	draw := plotutil.AddLinePoints
+	var curves []any
+	for _, s := range c.series {
 		points := slices.DeleteFunc(slices.Clone(s.points), func(p plotter.XY) bool {
 			return p.Y <= 0 && c.y.log // what a logarithmic axis cannot show
 		})
-		if len(points) == 0 {
-			continue
-		}
-		seen = true
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-		line.Color, line.Width = colorOf(i), vg.Points(1.5)
-		dots.Color, dots.Shape, dots.Radius = colorOf(i), plotutil.Shape(i), vg.Points(2.5)
-		p.Add(line)
 		if len(points) > manyPoints {
-			p.Legend.Add(s.name, line)
-		} else {
-			p.Add(dots)
-			p.Legend.Add(s.name, line, dots)
+			draw = plotutil.AddLines
+		}
+		if len(points) > 0 {
+			curves = append(curves, s.name, points)
 		}
 	}
-	if !seen {
+	if len(curves) == 0 {
 		return nil, nil
+	}
+	if err := draw(p.Plot, curves...); err != nil {
+		return nil, err
 	}
 	p.fit()
 	return p, nil
