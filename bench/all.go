@@ -21,11 +21,10 @@ const chartFolder = "results"
 // that fails is told and stops no other; the error is returned at the end.
 func (c command) all(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("all", flag.ContinueOnError)
-	flags.SetOutput(c.errs)
 	short := flags.Bool("quick", false, "the short form of each, for a first look")
 	only := flags.String("only", "", "these `scenarios` alone: drain,backlog")
 	out := flags.String("out", ".", "`folder` of RESULTS.md and "+chartFolder+"/")
-	if err := parse(flags, args); err != nil {
+	if err := c.parse(flags, args); err != nil {
 		return err
 	}
 	chosen, err := choose(*only)
@@ -44,10 +43,9 @@ func (c command) all(ctx context.Context, args []string) error {
 	for i, e := range chosen {
 		_, _ = fmt.Fprintf(c.errs, "%s, %d of %d, after %v\n", e.name, i+1, len(chosen),
 			time.Since(r.begun).Round(time.Second))
-		s := e.make()
-		s.flags(flag.NewFlagSet(e.name, flag.ContinueOnError)) // for the defaults
-		if q, ok := s.(quicker); ok && *short {
-			q.quick()
+		s := e.full
+		if *short {
+			s = e.quick
 		}
 		o := c.measure(ctx, e, s)
 		files, err := drawCharts(filepath.Join(*out, chartFolder), e.name, o.results, o.charts)
@@ -55,7 +53,7 @@ func (c command) all(ctx context.Context, args []string) error {
 		if o.err != nil {
 			_, _ = fmt.Fprintf(c.errs, "%s: %v\n", e.name, o.err)
 		}
-		r.add(o, files)
+		r.sections = append(r.sections, section{o, files})
 		if err := r.write(filepath.Join(*out, "RESULTS.md")); err != nil {
 			return err
 		}
@@ -63,7 +61,7 @@ func (c command) all(ctx context.Context, args []string) error {
 			break
 		}
 	}
-	return errors.Join(printTable(c.out, r.results()), r.err(), context.Cause(ctx))
+	return errors.Join(r.err(), context.Cause(ctx))
 }
 
 // choose returns the scenarios of a list in their order, or all.

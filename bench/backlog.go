@@ -3,35 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // backlog asks whether the rate depends on how many jobs wait, and in how many groups the most of them do. Each backlog
 // has a schema of its own, and what a round takes from it is put back after the round.
 type backlog struct {
-	sizes, spread               string
+	sizes, spread               []int // jobs that wait, and message groups of the most of them
 	groups, lanes, jobs, rounds int
-	naive                       time.Duration
-}
-
-func (s *backlog) flags(f *flag.FlagSet) {
-	f.StringVar(&s.sizes, "backlogs", "10000,100000,1000000", "jobs that wait; 10000000 takes minutes to fill")
-	f.IntVar(&s.groups, "groups", 1000, "message groups; never more than jobs")
-	f.StringVar(&s.spread, "spread", "10,1000,100000,1000000", "message groups of the longest backlog, beside -groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; fewer groups than that are fewer at once")
-	f.IntVar(&s.jobs, "jobs", 54_000, "jobs to work from each backlog, in all rounds together")
-	f.IntVar(&s.rounds, "rounds", 6, "rounds")
-	f.DurationVar(&s.naive, "naive", 10*time.Second,
-		"the time after which naive is stopped at each backlog; 0: without naive")
+	naive                       time.Duration // after which it is stopped at each backlog
 }
 
 // A heap is one backlog.
@@ -43,57 +26,34 @@ type heap struct {
 }
 
 func (s *backlog) run(ctx context.Context, b *bench) error {
-	each := max(s.jobs/s.rounds, 1)
-	sizes, err := numbers("backlog", s.sizes, each) // what a round takes must be there
+	b.tryStatements(ctx)
+	bySize, byGroups, err := s.heaps(ctx, b)
 	if err != nil {
 		return err
 	}
-	if len(sizes) == 0 {
-		return errors.New("no backlog")
-	}
-	spread, err := numbers("groups", s.spread, 1)
-	if err != nil {
+	contests := slices.Concat(endToEnd(bySize), endToEnd(byGroups))
+	if err := hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests); err != nil {
 		return err
 	}
-	counted := b.openStatements(ctx) == nil
-	if !counted {
-		b.notef("the server does not count statements: without discovery_share")
-	}
-	bySize, byGroups, err := s.heaps(ctx, b, sizes, spread, counted)
-	if err != nil {
-		return err
-	}
-	if err := hold(ctx, b, s.rounds, each, slices.Concat(endToEnd(bySize), endToEnd(byGroups))); err != nil {
-		return err
-	}
-	if s.naive > 0 {
-		return s.beside(ctx, b, sizes)
-	}
-	return nil
+	return s.beside(ctx, b)
 }
 
 // heaps fills the backlogs of both axes: so many jobs in the same number of groups, and the most jobs in so many
 // groups.
-func (s *backlog) heaps(
-	ctx context.Context, b *bench, sizes, spread []int, counted bool,
-) (bySize, byGroups []*heap, err error) {
-	for _, size := range sizes {
-		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, min(s.groups, size), counted)
+func (s *backlog) heaps(ctx context.Context, b *bench) (bySize, byGroups []*heap, err error) {
+	for _, size := range s.sizes {
+		h, err := s.heap(ctx, b, fmt.Sprintf("pgfifo at %d", size), size, s.groups)
 		if err != nil {
 			return nil, nil, err
 		}
 		bySize = append(bySize, h)
 	}
 	most := bySize[len(bySize)-1]
-	for _, groups := range spread {
-		groups = min(groups, most.size)
+	for _, groups := range s.spread {
 		h := most
-		switch {
-		case len(byGroups) > 0 && groups == byGroups[len(byGroups)-1].groups:
-			continue // so many jobs are not there
-		case groups != most.groups:
-			if h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups,
-				counted); err != nil {
+		if groups != most.groups {
+			h, err = s.heap(ctx, b, fmt.Sprintf("pgfifo in %d groups", groups), most.size, groups)
+			if err != nil {
 				return nil, nil, err
 			}
 		}
@@ -102,42 +62,26 @@ func (s *backlog) heaps(
 	return bySize, byGroups, nil
 }
 
-func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int, counted bool) (*heap, error) {
-	schema := fmt.Sprintf("backlog_%d_%d", size, groups)
-	h := &heap{size: size, groups: groups, crew: &crew{db: b.database, groups: groups, lanes: s.lanes}}
-	if err := h.crew.stock(ctx, schema, size); err != nil {
+func (s *backlog) heap(ctx context.Context, b *bench, name string, size, groups int) (*heap, error) {
+	c := &crew{db: b.database, groups: groups, lanes: s.lanes}
+	h := &heap{size: size, groups: groups, crew: c}
+	if err := c.stock(ctx, size); err != nil {
 		return nil, err
 	}
-	// Their rows are there, as after their first jobs: what making them costs is paid once.
-	rows := fmt.Sprintf("INSERT INTO %s.queue_groups (queue, group_id) "+
-		"SELECT '%s', "+groupSQL+" FROM generate_series(0, %d) n",
-		schema, queue, "n", groups-1)
-	if err := b.exec(ctx, rows, "VACUUM ANALYZE "+schema+".queue_groups"); err != nil {
-		return nil, err
-	}
-	h.system = &system{
-		name: name, params: map[string]any{"backlog": size, "groups": groups, "lanes": s.lanes},
-		work: func(ctx context.Context, n int) (took time.Duration, err error) {
-			if counted {
-				if err := b.resetStatements(ctx); err != nil {
-					return 0, err
-				}
-			}
-			if err := b.flush(ctx); err != nil {
-				return 0, err
-			}
-			if took, err = h.crew.work(ctx, n); err != nil {
-				return 0, err
-			}
-			if counted {
-				err = h.share(ctx, b.database)
-			}
-			// What was taken, and not just n: the lanes were in the middle of others.
-			refill := int(h.crew.ledger.count.Load()) + size - int(h.crew.filled)
-			return took, errors.Join(err, h.crew.fill(ctx, refill))
-		},
-	}
-	return h, nil
+	err := errors.Join(b.makeGroups(ctx, c.schema, groups), b.exec(ctx, "VACUUM ANALYZE "+c.schema+".queue_groups"))
+	h.system = &system{name: name, params: c.params(), work: func(ctx context.Context, n int) (time.Duration, error) {
+		if err := errors.Join(b.resetStatements(ctx), b.flush(ctx)); err != nil {
+			return 0, err
+		}
+		took, err := c.work(ctx, n)
+		if err = errors.Join(err, h.share(ctx, b.database)); err != nil {
+			return 0, err
+		}
+		// What was taken, and not just n: the lanes were in the middle of others.
+		return took, c.fill(ctx, int(c.ledger.count.Load())+size-int(c.filled))
+	}}
+	h.system.params["backlog"] = size
+	return h, err
 }
 
 // share adds up how much of the server's time went into looking for work.
@@ -157,7 +101,7 @@ func (h *heap) share(ctx context.Context, db *database) error {
 // endToEnd compares each with the first. From one end to the other, the rate is to stay.
 func endToEnd(heaps []*heap) (contests []contest) {
 	for i, h := range heaps {
-		c := contest{system: h.system, extra: h.extra}
+		c := contest{system: h.system, fill: h.tell}
 		if i > 0 {
 			c.to = heaps[0].system
 		}
@@ -169,19 +113,18 @@ func endToEnd(heaps []*heap) (contests []contest) {
 	return contests
 }
 
-func (h *heap) extra() map[string]float64 {
-	if h.total == 0 {
-		return nil
+func (h *heap) tell(r *Result, _ rounds) {
+	if h.total > 0 {
+		r.more("discovery_share", h.looking/h.total)
 	}
-	return map[string]float64{"discovery_share": h.looking / h.total}
 }
 
 // beside has naive work each backlog once, for a while: it is so much slower that rounds would tell nothing more.
-func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
+func (s *backlog) beside(ctx context.Context, b *bench) error {
 	var first *system
 	rates := make(rounds)
-	for _, size := range sizes {
-		q := newNaive(b.database, min(s.groups, size), s.lanes)
+	for _, size := range s.sizes {
+		q := newNaive(b.database, s.groups, s.lanes)
 		if err := q.prepare(ctx); err != nil {
 			return err
 		}
@@ -201,28 +144,8 @@ func (s *backlog) beside(ctx context.Context, b *bench, sizes []int) error {
 		if first == nil {
 			first = sys
 		}
-		r.Extra = q.extra()
+		q.tell(&r, rates)
 		b.report(r)
 	}
 	return nil
-}
-
-// numbers reads a list like 10,1000, of numbers that are not less than the least, and sorts it.
-func numbers(what, list string, least int) (ns []int, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < least {
-			return nil, fmt.Errorf("%s %q: not a number, or less than %d", what, text, least)
-		}
-		ns = append(ns, n)
-	}
-	slices.Sort(ns)
-	return slices.Compact(ns), nil
-}
-
-func migrate(ctx context.Context, pool *pgxpool.Pool, schema string) error {
-	return migrations.Up(ctx, pool, &migrations.Config{Schema: schema})
 }

@@ -24,13 +24,11 @@ type bare struct {
 }
 
 // prepare makes the tables, and the group's row.
-func (r *bare) prepare(ctx context.Context) error {
-	if err := migrate(ctx, r.db.pool, r.schema); err != nil {
+func (r *bare) prepare(ctx context.Context) (err error) {
+	if r.schema, err = r.db.newSchema(ctx); err != nil {
 		return err
 	}
-	sql := r.qualify("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ($1, $2)")
-	_, err := r.db.pool.Exec(ctx, sql, queue, groupID(0))
-	return err
+	return r.db.makeGroups(ctx, r.schema, 1)
 }
 
 func (r *bare) qualify(sql string) string { return strings.ReplaceAll(sql, "pgfifo.", r.schema+".") }

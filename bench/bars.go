@@ -6,30 +6,33 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 )
 
-// A bar is one line of a table in a picture.
+// A bar is one line of a table in a picture, from one number of it to another.
 type bar struct {
-	label string
-	Result
+	name     string
+	from, to float64
+	text     string // at its end
+	color    color.Color
 }
 
-// bars names the lines that a picture is of: by system, and by those parameters that differ. A line that is there
+// bars are the lines that a picture is of, named by system, and by those parameters that differ. A line that is there
 // again, for its ratio to something else, is left out. The first is on top.
-func bars(results []Result, in func(Result) bool) []bar {
-	results = slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return !in(r) })
+func bars(results []Result, draw func(Result) (bar, bool)) (list []bar) {
+	results = slices.DeleteFunc(slices.Clone(results), func(r Result) bool {
+		_, ok := draw(r)
+		return !ok
+	})
 	_, own := commonParams(results)
-	var list []bar
-	seen := make(map[string]bool)
 	for i, r := range results {
-		label := strings.TrimSpace(r.System + "  " + pairs(own[i], "%v"))
-		if !seen[label] {
-			seen[label] = true
-			list = append(list, bar{label, r})
+		b, _ := draw(r)
+		b.name = strings.TrimSpace(r.System + "  " + pairs(own[i], "%v"))
+		if !slices.ContainsFunc(list, func(other bar) bool { return other.name == b.name }) {
+			list = append(list, b)
 		}
 	}
 	slices.Reverse(list) // the axis counts from below
@@ -38,99 +41,72 @@ func bars(results []Result, in func(Result) bool) []bar {
 
 // ratesPicture shows the rates of a scenario. It is nil if there are less than two, or the scenario gave the load.
 func ratesPicture(scenario string, results []Result) (*picture, error) {
-	list := bars(results, func(r Result) bool { return r.Rate > 0 && !loaded(r) })
+	list := bars(results, func(r Result) (bar, bool) {
+		b := bar{to: r.Rate, text: fmt.Sprintf("%.0f", r.Rate), color: grey}
+		if strings.HasPrefix(r.System, "pgfifo") {
+			b.color = blue
+		}
+		_, loaded := r.Params["rate"]
+		return b, r.Rate > 0 && !loaded
+	})
 	if len(list) < 2 {
 		return nil, nil
 	}
-	p := barPicture(scenario+": jobs per second", list)
-	p.scale(&p.plot.X, axis{label: "jobs/s"})
-	var ends plotter.XYLabels
-	for i, b := range list {
-		// One chart for each bar: they have one color for all of theirs.
-		c, err := plotter.NewBarChart(plotter.Values{b.Rate}, vg.Points(11))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.label, err)
-		}
-		c.Horizontal, c.XMin, c.LineStyle.Width, c.Color = true, float64(i), 0, grey
-		if strings.HasPrefix(b.System, "pgfifo") {
-			c.Color = blue
-		}
-		p.plot.Add(c)
-		ends.XYs = append(ends.XYs, plotter.XY{X: b.Rate, Y: float64(i)})
-		ends.Labels = append(ends.Labels, fmt.Sprintf("%.0f", b.Rate))
-	}
-	return p, p.finish(list, ends)
+	return barPicture(scenario+": jobs per second", axis{label: "jobs/s"}, list, vg.Points(11))
 }
 
 // latenciesPicture shows the median and the 99th percentile, on a logarithmic axis.
 func latenciesPicture(scenario string, results []Result) (*picture, error) {
-	list := bars(results, func(r Result) bool { return r.P50 > 0 && r.P99 > 0 })
+	list := bars(results, func(r Result) (bar, bool) {
+		text := fmt.Sprintf("%.4g / %.4g", r.P50, r.P99)
+		return bar{from: r.P50, to: r.P99, text: text, color: grey}, r.P50 > 0 && r.P99 > 0
+	})
 	if len(list) == 0 {
 		return nil, nil
 	}
-	p := barPicture(scenario+": median and 99th percentile", list)
-	p.scale(&p.plot.X, axis{label: "milliseconds", log: true})
-	var ends plotter.XYLabels
-	var medians, tails plotter.XYs
+	p, err := barPicture(scenario+": median and 99th percentile", axis{label: "milliseconds", log: true}, list,
+		vg.Points(2))
+	if err != nil {
+		return nil, err
+	}
+	medians, tails := make(plotter.XYs, len(list)), make(plotter.XYs, len(list))
 	for i, b := range list {
-		y := float64(i)
-		span, err := plotter.NewLine(plotter.XYs{{X: b.P50, Y: y}, {X: b.P99, Y: y}})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", b.label, err)
-		}
-		span.Color, span.Width = grey, vg.Points(2)
-		p.plot.Add(span)
-		medians, tails = append(medians, plotter.XY{X: b.P50, Y: y}), append(tails, plotter.XY{X: b.P99, Y: y})
-		ends.XYs = append(ends.XYs, plotter.XY{X: b.P99, Y: y})
-		ends.Labels = append(ends.Labels, fmt.Sprintf("%.4g / %.4g", b.P50, b.P99))
+		medians[i], tails[i] = plotter.XY{X: b.from, Y: float64(i)}, plotter.XY{X: b.to, Y: float64(i)}
 	}
-	for _, dots := range []struct {
-		name  string
-		at    plotter.XYs
-		color color.Color
-	}{{"p50", medians, blue}, {"p99", tails, orange}} {
-		s, err := plotter.NewScatter(dots.at)
+	return p, plotutil.AddScatters(p.Plot, "p50", medians, "p99", tails)
+}
+
+// barPicture has a line for each bar, its name before it and its text behind.
+func barPicture(title string, x axis, list []bar, width vg.Length) (*picture, error) {
+	p := newPicture(title, 360, vg.Length(70+20*len(list)), x, axis{})
+	var ends plotter.XYLabels
+	var names []string
+	longest := vg.Length(0)
+	for i, b := range list {
+		end := plotter.XY{X: b.to, Y: float64(i)}
+		line, err := plotter.NewLine(plotter.XYs{{X: b.from, Y: end.Y}, end})
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
-		s.Shape, s.Color, s.Radius = vgdraw.CircleGlyph{}, dots.color, vg.Points(3.5)
-		p.plot.Add(s)
-		p.legend.Add(dots.name, s)
-		p.entries++
+		line.Color, line.Width = b.color, width
+		p.Add(line)
+		ends.XYs, ends.Labels = append(ends.XYs, end), append(ends.Labels, b.text)
+		names = append(names, b.name)
+		longest = max(longest, p.Y.Tick.Label.Width(b.name))
 	}
-	return p, p.finish(list, ends)
-}
-
-// loaded tells whether the scenario gave the rate: then it is no result.
-func loaded(r Result) bool {
-	_, given := r.Params["rate"]
-	return given
-}
-
-func barPicture(title string, list []bar) *picture {
-	return newPicture(title, 360, vg.Length(70+20*len(list)))
-}
-
-// finish puts a label at the end of each bar, and its name before it.
-func (p *picture) finish(list []bar, ends plotter.XYLabels) error {
 	labels, err := plotter.NewLabels(ends)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range labels.TextStyle {
 		style := &labels.TextStyle[i]
 		style.Font.Variant, style.Font.Size, style.YAlign = "Sans", 9, vgdraw.YCenter
 	}
 	labels.Offset = vg.Point{X: vg.Points(5), Y: vg.Points(1)}
-	p.plot.Add(labels)
+	p.Add(labels)
 	p.fit()
-	names := make(plot.ConstantTicks, len(list))
-	y, longest := &p.plot.Y, vg.Length(0)
-	for i, b := range list {
-		names[i] = plot.Tick{Value: float64(i), Label: b.label}
-		longest = max(longest, y.Tick.Label.Width(b.label))
-	}
 	p.width += longest
-	y.Min, y.Max, y.Tick.Marker, y.Tick.Length, y.Width = -0.6, float64(len(list))-0.4, names, 0, 0
-	return nil
+	p.NominalY(names...)
+	p.Y.Min, p.Y.Max = -0.6, float64(len(list))-0.4
+	return p, nil
 }

@@ -6,24 +6,24 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/migrations"
 )
 
 const queue = "bench"
 
 // A crew is a pgfifo worker with a queue to work on.
 type crew struct {
-	db      *database
-	schema  string // "": the default
-	groups  int
-	lanes   int
-	handler fifo.Handler    // nil: does nothing
-	queue   fifo.Queue      // without handlers; if it has batches, jobs come in slices
-	several int             // fifo.Settings.GroupLimit; 0: the default
-	dial    pgconn.DialFunc // nil: the default
+	db       *database
+	schema   string // "": the default
+	groups   int
+	lanes    int
+	handler  fifo.Handler // nil: does nothing
+	queue    fifo.Queue   // without handlers; if it has batches, jobs come in slices
+	several  int          // fifo.Settings.GroupLimit; 0: the default
+	pollOnly bool
 
 	jobTimeout time.Duration // 0: the default; negative: none
 
@@ -31,34 +31,42 @@ type crew struct {
 	also   func(*fifo.Worker) // what is to be said to the worker besides; may be nil
 
 	ledger *ledger
-	filled int64
-	failed chan struct{} // the ledger found a violation
+	filled int64 // jobs that fill has added
+	others int64 // beside them
 }
 
 // prepare makes a new ledger. Once.
 func (c *crew) prepare() {
-	c.failed = make(chan struct{})
-	c.ledger = newLedger(c.groups, func() { close(c.failed) })
+	c.ledger = newLedger(c.groups)
 	c.ledger.most = max(c.several, 1)
 }
 
 // own makes a new ledger, and tables of its own for the crew: no other's dead rows are in its way. Once.
-func (c *crew) own(ctx context.Context, schema string) error {
-	c.schema = schema
+func (c *crew) own(ctx context.Context) (err error) {
 	c.prepare()
-	return migrate(ctx, c.db.pool, schema)
+	c.schema, err = c.db.newSchema(ctx)
+	return err
+}
+
+// newSchema makes tables beside the others.
+func (d *database) newSchema(ctx context.Context) (string, error) {
+	d.schemas++
+	schema := fmt.Sprintf("bench_%d", d.schemas)
+	return schema, migrations.Up(ctx, d.pool, &migrations.Config{Schema: schema})
 }
 
 // stock makes tables of its own for the crew, and fills them with n jobs.
-func (c *crew) stock(ctx context.Context, schema string, n int) error {
-	if err := c.own(ctx, schema); err != nil {
+func (c *crew) stock(ctx context.Context, n int) error {
+	if err := c.own(ctx); err != nil {
 		return err
 	}
 	if err := c.fill(ctx, n); err != nil {
 		return err
 	}
-	return c.db.exec(ctx, "VACUUM ANALYZE "+c.table())
+	return c.vacuum(ctx)
 }
+
+func (c *crew) vacuum(ctx context.Context) error { return c.db.exec(ctx, "VACUUM ANALYZE "+c.table()) }
 
 func (c *crew) table() string {
 	if c.schema == "" {
@@ -79,22 +87,47 @@ func (c *crew) fill(ctx context.Context, n int) error {
 	return nil
 }
 
-// patience is how long nothing may happen.
-const patience = time.Minute
+// params are what a line tells of a crew.
+func (c *crew) params() map[string]any { return map[string]any{"groups": c.groups, "lanes": c.lanes} }
+
+// system makes tables of its own for a crew, and is it as a system that does so many times the work of others.
+func (c *crew) system(ctx context.Context, name string, k int) (*system, error) {
+	return &system{name: name, params: c.params(), work: times(k, c.drain)}, c.own(ctx)
+}
+
+// drain works n jobs that are all there at the beginning.
+func (c *crew) drain(ctx context.Context, n int) (time.Duration, error) {
+	if err := errors.Join(c.fill(ctx, n), c.db.flush(ctx)); err != nil {
+		return 0, err
+	}
+	return c.work(ctx, n)
+}
 
 // work runs a worker until n jobs are done. It returns the time from the start of the first handler to the commit of
 // the last job, and an error if a promise was broken.
 func (c *crew) work(ctx context.Context, n int) (time.Duration, error) {
 	t := newTally(n)
-	err := c.run(ctx, &fifo.Config{Hooks: t.hooks()}, func(ctx context.Context) error { return t.wait(ctx, c.failed) })
-	if err != nil {
-		return 0, err
-	}
-	return t.took(), c.audit(ctx)
+	err := c.shift(ctx, t, func(context.Context) error { return nil })
+	return t.took(), err
 }
 
-// run runs a worker for as long as meanwhile takes.
-func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context.Context) error) error {
+// shift runs a worker for as long as meanwhile takes, and then until the tally is complete. Each job must have been
+// worked then, or still be there.
+func (c *crew) shift(ctx context.Context, t *tally, meanwhile func(context.Context) error) error {
+	err := c.run(ctx, t.hooks(), func(ctx context.Context) error {
+		if err := meanwhile(ctx); err != nil {
+			return err
+		}
+		return t.wait(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	return c.audit(ctx)
+}
+
+// run runs a worker for as long as meanwhile takes, whose context ends when the ledger finds a promise broken.
+func (c *crew) run(ctx context.Context, hooks []fifo.Hooks, meanwhile func(context.Context) error) error {
 	worker := &fifo.Worker{Concurrency: c.lanes, SessionConcurrency: c.atOnce, JobTimeout: c.jobTimeout}
 	q := c.queue
 	if q.BatchJobs == 0 && q.BatchGroups == 0 {
@@ -103,7 +136,6 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 		q.BatchHandler = c.handleBatch
 	}
 	worker.HandleQueue(queue, q)
-	cfg.Schema = c.schema
 	if c.also != nil {
 		c.also(worker)
 	}
@@ -113,15 +145,30 @@ func (c *crew) run(ctx context.Context, cfg *fifo.Config, meanwhile func(context
 			return err
 		}
 	}
-	err := c.db.employ(ctx, worker, cfg, c.dial, func(ctx context.Context, _ *fifo.Client) error {
+	cfg := &fifo.Config{Schema: c.schema, PollOnly: c.pollOnly, Hooks: hooks}
+	err := c.db.employ(ctx, worker, cfg, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		go func() {
+			select {
+			case <-c.ledger.failed:
+				cancel(errors.New("stopped"))
+			case <-ctx.Done():
+			}
+		}()
 		return meanwhile(ctx)
 	})
 	return errors.Join(c.ledger.err(), err)
 }
 
+// client opens a client for what is sent to the crew.
+func (c *crew) client() *fifo.Client {
+	return fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema, PollOnly: c.pollOnly})
+}
+
 // configure gives settings to a queue.
 func (c *crew) configure(ctx context.Context, name string, want fifo.Settings) error {
-	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+	client := c.client()
 	defer func() { _ = client.Close() }()
 	return client.Queue(name).Configure(ctx, want)
 }
@@ -129,17 +176,16 @@ func (c *crew) configure(ctx context.Context, name string, want fifo.Settings) e
 // workerName is that of a worker's own connections. Those of its client's pool have it with poolSuffix.
 const workerName, poolSuffix = "pgfifo-bench-worker", "-pool"
 
-// employ runs a worker, with a pool and a client of its own, for as long as meanwhile takes. dial may be nil.
+// employ runs a worker, with a pool and a client of its own, for as long as meanwhile takes.
 func (d *database) employ(
-	ctx context.Context, worker *fifo.Worker, cfg *fifo.Config, dial pgconn.DialFunc,
-	meanwhile func(context.Context, *fifo.Client) error,
+	ctx context.Context, worker *fifo.Worker, cfg *fifo.Config, meanwhile func(context.Context) error,
 ) error {
 	pc, err := pgxpool.ParseConfig(d.url)
 	if err != nil {
 		return err
 	}
-	if dial != nil {
-		pc.ConnConfig.DialFunc = dial
+	if d.dial != nil {
+		pc.ConnConfig.DialFunc = d.dial
 	}
 	pc.ConnConfig.RuntimeParams["application_name"] = workerName + poolSuffix
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
@@ -150,38 +196,26 @@ func (d *database) employ(
 	cfg.Logger = quiet()
 	worker.Client, worker.Name = fifo.Open(pool, cfg), workerName
 	defer func() { _ = worker.Client.Close() }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel() // a worker that ends by itself ends the waiting for it
-		ended <- worker.Run(ctx)
-	}()
-	err = meanwhile(ctx, worker.Client)
-	cancel()
-	return errors.Join(<-ended, err)
+	return beside(ctx, meanwhile, worker.Run)
 }
 
-// connected waits until the worker's lanes, and what stands beside them, have their connections.
-func (c *crew) connected(ctx context.Context, beside int) error {
+// connected waits until the worker's lanes have their connections, and those that look for work and listen.
+func (c *crew) connected(ctx context.Context) error {
+	all := c.lanes + 2
+	if c.pollOnly {
+		all--
+	}
+	return c.db.sessions(ctx, func(n int) bool { return n >= all })
+}
+
+// sessions waits until the worker has as many as it should.
+func (d *database) sessions(ctx context.Context, enough func(n int) bool) error {
 	return until(ctx, func() (bool, error) {
-		n, err := c.sessions(ctx)
-		return n >= c.lanes+beside, err
+		var n int
+		err := d.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name = $1`, workerName).Scan(&n)
+		return enough(n), err
 	})
-}
-
-// gone waits until the server has ended all of them.
-func (c *crew) gone(ctx context.Context) error {
-	return until(ctx, func() (bool, error) {
-		n, err := c.sessions(ctx)
-		return n == 0, err
-	})
-}
-
-func (c *crew) sessions(ctx context.Context) (n int, err error) {
-	err = c.db.pool.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-		WHERE datname = current_database() AND application_name = $1`, workerName).Scan(&n)
-	return n, err
 }
 
 func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
@@ -196,8 +230,8 @@ func (c *crew) handle(ctx context.Context, job *fifo.Job) error {
 	return c.handler(ctx, job)
 }
 
-// handleBatch enters all jobs of a batch before it works any: no other may run in their groups meanwhile.
-func (c *crew) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
+// handleBatch enters all jobs of a batch: no other may run in their groups meanwhile.
+func (c *crew) handleBatch(_ context.Context, jobs []*fifo.Job) error {
 	for i, job := range jobs {
 		end, err := c.ledger.begin(job)
 		if err != nil {
@@ -209,14 +243,6 @@ func (c *crew) handleBatch(ctx context.Context, jobs []*fifo.Job) error {
 			defer end()
 		}
 	}
-	for _, job := range jobs {
-		if c.handler == nil {
-			break
-		}
-		if err := c.handler(ctx, job); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -226,8 +252,8 @@ func (c *crew) audit(ctx context.Context) error {
 	if err := c.db.pool.QueryRow(ctx, "SELECT count(*) FROM "+c.table()).Scan(&left); err != nil {
 		return err
 	}
-	if worked := c.ledger.count.Load(); worked+left != c.filled {
-		return fmt.Errorf("PROMISE BROKEN: of %d jobs, %d were worked and %d are left", c.filled, worked, left)
+	if worked := c.ledger.count.Load(); worked+left != c.filled+c.others {
+		return fmt.Errorf("PROMISE BROKEN: of %d jobs, %d were worked and %d are left", c.filled+c.others, worked, left)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"time"
@@ -22,9 +23,7 @@ type serveFunc func(ctx context.Context, settings map[string]string) (*pgserver.
 // serveOwn starts a server, or takes that of DATABASE_URL. Commits are durable: all else would be another question.
 func serveOwn(ctx context.Context, settings map[string]string) (*pgserver.Server, func() error, error) {
 	all := map[string]string{"shared_buffers": "1GB", "max_wal_size": "4GB"}
-	for k, v := range settings {
-		all[k] = v
-	}
+	maps.Copy(all, settings)
 	srv, err := pgserver.Start(ctx, &pgserver.Options{Durable: true, Settings: all})
 	if err != nil {
 		return nil, nil, err
@@ -37,6 +36,10 @@ type database struct {
 	url             string
 	pool            *pgxpool.Pool // for preparing and looking, beside what is measured
 	version, source string
+
+	schemas  int             // made by newSchema
+	dial     pgconn.DialFunc // of workers; nil: the default
+	counting bool            // statements
 
 	admin *pgx.Conn
 	name  string
@@ -109,4 +112,11 @@ func (d *database) exec(ctx context.Context, sqls ...string) error {
 		}
 	}
 	return nil
+}
+
+// makeGroups adds the rows of the first n groups: what making them costs is paid once.
+func (d *database) makeGroups(ctx context.Context, schema string, n int) error {
+	_, err := d.pool.Exec(ctx, "INSERT INTO "+schema+".queue_groups (queue, group_id) SELECT $1, "+
+		fmt.Sprintf(groupSQL, "n")+" FROM generate_series(0, $2::bigint - 1) AS n ON CONFLICT DO NOTHING", queue, n)
+	return err
 }

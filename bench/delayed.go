@@ -3,13 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/jackc/pgx/v5"
 	"github.com/shirou/gopsutil/v4/process"
 
@@ -17,19 +16,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// delayed asks what many groups cost that are not due, and how late others start beside them.
+// delayed asks what many groups cost that are delayed by an hour, and how late others start beside them.
 type delayed struct {
-	groups, lanes, messages int
-	settle, measure         time.Duration
-}
-
-func (s *delayed) flags(f *flag.FlagSet) {
-	f.IntVar(&s.groups, "groups", 1_000_000, "groups that are delayed by an hour")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.messages, "messages", 1000,
-		"jobs delayed by a second, each in a group of its own, ten milliseconds apart")
-	f.DurationVar(&s.settle, "settle", time.Minute, "time for a worker to come to rest")
-	f.DurationVar(&s.measure, "for", 30*time.Second, "time to measure an idle worker")
+	groups, lanes int
+	messages      int           // delayed by a second, each in a group of its own, ten milliseconds apart
+	settle        time.Duration // for a worker to come to rest
+	measure       time.Duration // of an idle worker
 }
 
 // lateBy is what the messages are delayed by, and what they wait after they have failed once.
@@ -48,33 +40,41 @@ func (s *delayed) run(ctx context.Context, b *bench) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
-	err = s.serve(ctx, b, newPunctuality(0), func(ctx context.Context, _ *fifo.Client) error { return s.idle(ctx, b) })
+	worker := &fifo.Worker{Concurrency: s.lanes}
+	worker.Handle(queue, new(punctuality).handle)
+	err = b.employ(ctx, worker, new(fifo.Config), func(ctx context.Context) error { return s.idle(ctx, b) })
 	if err != nil {
 		return err
 	}
 	for _, settle := range []time.Duration{s.settle, 0} {
-		l := newPunctuality(s.messages)
-		err := s.serve(ctx, b, l, func(ctx context.Context, client *fifo.Client) error {
-			if err := pause.For(ctx, settle); err != nil {
-				return err
-			}
-			return l.send(ctx, client)
-		})
-		if err != nil {
+		if err := s.lateness(ctx, b, settle); err != nil {
 			return err
 		}
-		l.report(b, s.groups, settle == 0)
 	}
 	return nil
 }
 
-// serve runs a worker for as long as meanwhile takes.
-func (s *delayed) serve(
-	ctx context.Context, b *bench, l *punctuality, meanwhile func(context.Context, *fifo.Client) error,
-) error {
+// lateness measures with a worker that has had so much time to come to rest.
+func (s *delayed) lateness(ctx context.Context, b *bench, settle time.Duration) error {
+	l := &punctuality{delayed: newHistogram(), retried: newHistogram()}
 	worker := &fifo.Worker{Concurrency: s.lanes}
 	worker.Handle(queue, l.handle)
-	return b.employ(ctx, worker, new(fifo.Config), nil, meanwhile)
+	err := b.employ(ctx, worker, new(fifo.Config), func(ctx context.Context) error {
+		if err := pause.For(ctx, settle); err != nil {
+			return err
+		}
+		return l.send(ctx, worker.Client, s.messages)
+	})
+	if err != nil {
+		return err
+	}
+	params := map[string]any{"groups": s.groups, "just_started": settle == 0}
+	for i, late := range []*histogram{l.delayed, l.retried} {
+		r := Result{System: "pgfifo, " + []string{"delay", "backoff"}[i], Params: params, Goal: atMost(50, "p99_ms")}
+		r.latencies(late)
+		b.report(r)
+	}
+	return nil
 }
 
 // idle measures the processor time of the worker and of its sessions, as a part of one core.
@@ -82,124 +82,82 @@ func (s *delayed) idle(ctx context.Context, b *bench) error {
 	if err := pause.For(ctx, s.settle); err != nil {
 		return err
 	}
-	rows, err := b.pool.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE application_name = $1", workerName)
-	if err != nil {
-		return err
-	}
+	rows, _ := b.pool.Query(ctx, `SELECT pid FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = $1`, workerName)
 	sessions, err := pgx.CollectRows(rows, pgx.RowTo[int32])
 	if err != nil {
 		return err
 	}
-	own := []int32{int32(os.Getpid())}
-	var used [2]float64
-	before := [2]map[int32]float64{processorTimes(ctx, own), processorTimes(ctx, sessions)}
+	var client, server [2]float64 // before and after
 	begin := time.Now()
-	if err := pause.For(ctx, s.measure); err != nil {
-		return err
-	}
-	for n, pids := range [][]int32{own, sessions} {
-		for pid, spent := range processorTimes(ctx, pids) {
-			used[n] += spent - before[n][pid]
+	for i, rest := range []time.Duration{0, s.measure} {
+		if err = pause.For(ctx, rest); err != nil {
+			return err
+		}
+		if client[i], err = processorTime(ctx, int32(os.Getpid())); err != nil {
+			return err
+		}
+		if server[i], err = processorTime(ctx, sessions...); err != nil {
+			return err
 		}
 	}
-	took := time.Since(begin).Seconds()
-	proc, err := process.NewProcessWithContext(ctx, own[0])
-	if err != nil {
-		return err
-	}
-	resident, err := (&draining{proc: proc}).rest(ctx)
-	if err != nil {
-		return err
-	}
-	client, server := 100*used[0]/took, 100*used[1]/took
+	core := time.Since(begin).Seconds() / 100
+	resident, err := restingResident(ctx)
+	ofClient, ofServer := (client[1]-client[0])/core, (server[1]-server[0])/core
 	b.report(Result{
 		System: "pgfifo, idle", Params: map[string]any{"groups": s.groups, "lanes": s.lanes},
 		Extra: map[string]float64{
-			"client_percent": client, "server_percent": server, "percent": client + server, "rss_mib": resident,
+			"client_percent": ofClient, "server_percent": ofServer, "percent": ofClient + ofServer,
+			"rss_mib": resident,
 		},
 		Goal: atMost(2, "percent"),
 	})
-	return nil
+	return err
 }
 
-// processorTimes returns how many seconds each of the processes, which are on this machine, has used so far. One that
-// has ended is left out.
-func processorTimes(ctx context.Context, pids []int32) map[int32]float64 {
-	all := make(map[int32]float64)
+// processorTime returns how many seconds processes, which are on this machine, have used so far.
+func processorTime(ctx context.Context, pids ...int32) (sum float64, err error) {
 	for _, pid := range pids {
-		p, err := process.NewProcessWithContext(ctx, pid)
+		p := process.Process{Pid: pid}
+		t, err := p.TimesWithContext(ctx)
 		if err != nil {
-			continue
+			return 0, err
 		}
-		if t, err := p.TimesWithContext(ctx); err == nil {
-			all[pid] = t.User + t.System
-		}
+		sum += t.User + t.System
 	}
-	return all
+	return sum, nil
 }
 
 // punctuality notes by how much jobs start too late: each once when its delay is over, and once when it has failed.
 type punctuality struct {
-	mu               sync.Mutex
-	due              map[string]time.Time // by group
-	left             int
-	delayed, retried *hdrhistogram.Histogram
+	due              sync.Map // time.Time by group
+	done             atomic.Int64
+	delayed, retried *histogram
 }
 
-func newPunctuality(messages int) *punctuality {
-	return &punctuality{
-		due: make(map[string]time.Time), left: messages, delayed: newHistogram(), retried: newHistogram(),
-	}
-}
-
-func (l *punctuality) send(ctx context.Context, client *fifo.Client) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for i := range l.left {
+func (l *punctuality) send(ctx context.Context, client *fifo.Client, messages int) error {
+	err := every(ctx, 10*time.Millisecond, messages, func(i int) error {
 		id := fmt.Sprintf("late%d", i)
-		l.mu.Lock()
-		l.due[id] = time.Now().Add(lateBy)
-		l.mu.Unlock()
-		if _, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: id, Delay: lateBy}); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return until(ctx, func() (bool, error) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.left == 0, nil
+		l.due.Store(id, time.Now().Add(lateBy))
+		_, err := client.Enqueue(ctx, fifo.Message{Queue: queue, GroupID: id, Delay: lateBy})
+		return err
 	})
+	if err != nil {
+		return err
+	}
+	return until(ctx, func() (bool, error) { return l.done.Load() == int64(messages), nil })
 }
 
 func (l *punctuality) handle(_ context.Context, job *fifo.Job) error {
 	now := time.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	late := now.Sub(l.due[job.GroupID])
+	due, _ := l.due.Load(job.GroupID)
+	late := now.Sub(due.(time.Time))
 	if job.Attempt() == 1 {
-		record(l.delayed, late)
-		l.due[job.GroupID] = time.Now().Add(lateBy)
+		l.delayed.record(late)
+		l.due.Store(job.GroupID, time.Now().Add(lateBy))
 		return fifo.RetryAfter(lateBy, errors.New("to be tried again"))
 	}
-	record(l.retried, late)
-	l.left--
+	l.retried.record(late)
+	l.done.Add(1)
 	return nil
-}
-
-func (l *punctuality) report(b *bench, groups int, started bool) {
-	for _, part := range []struct {
-		name string
-		late *hdrhistogram.Histogram
-	}{{"delay", l.delayed}, {"backoff", l.retried}} {
-		r := Result{System: "pgfifo, " + part.name, Params: map[string]any{"groups": groups, "just_started": started}}
-		r.quantiles(part.late)
-		r.Extra = map[string]float64{"max_ms": millis(part.late.Max())}
-		r.Goal = atMost(50, "p99_ms")
-		b.report(r)
-	}
 }

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,43 +12,21 @@ import (
 // enqueue measures how many messages a second are added: one in a call, where the commit is the price, and many, where
 // the rows are.
 type enqueue struct {
-	mix, variants string
-	window        time.Duration
-	groups, held  int
-	rounds        int
-}
-
-func (s *enqueue) flags(f *flag.FlagSet) {
-	f.StringVar(&s.mix, "mix", "1x1,1x8,1x32,100x8,10000x1,10000x4,100000x1", "messages per call x producers")
-	f.StringVar(&s.variants, "variants", "1x8,10000x1",
-		"of these, which also in transactions, into new and held groups, and without notifications")
-	f.DurationVar(&s.window, "for", time.Second, "time of each system in a round")
-	f.IntVar(&s.groups, "groups", 1000, "idle groups")
-	f.IntVar(&s.held, "held", 16, "groups that a worker holds, for the messages into held groups")
-	f.IntVar(&s.rounds, "rounds", 5, "rounds")
-}
-
-func (s *enqueue) quick() {
-	s.mix, s.variants, s.window, s.rounds = "1x8,100x8,10000x1", "", 200*time.Millisecond, 2
+	mix, varied  []load        // varied also in transactions, into new and held groups, without notifications
+	window       time.Duration // time of each system in a round
+	groups, held int           // idle groups, and those that a worker holds
+	rounds       int
 }
 
 func (s *enqueue) run(ctx context.Context, b *bench) error {
-	loads, err := parseLoads(s.mix)
-	if err != nil {
-		return err
-	}
-	varied, err := parseLoads(s.variants)
-	if err != nil {
-		return err
-	}
 	if err := preparePlain(ctx, b.database); err != nil {
 		return err
 	}
 	if err := newRiver(b.database, false).prepare(ctx); err != nil {
 		return fmt.Errorf("prepare River: %w", err)
 	}
-	for _, l := range loads {
-		if err := s.compare(ctx, b, l, slices.Contains(varied, l)); err != nil {
+	for _, l := range s.mix {
+		if err := s.compare(ctx, b, l); err != nil {
 			return fmt.Errorf("%v: %w", l, err)
 		}
 	}
@@ -59,7 +34,7 @@ func (s *enqueue) run(ctx context.Context, b *bench) error {
 }
 
 // compare measures one load, with all that is to stand beside it.
-func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) error {
+func (s *enqueue) compare(ctx context.Context, b *bench, l load) error {
 	base := s.pgfifo(b, l, producing{call: "Enqueue"})
 	beside, goal := []*system{s.river(b, l)}, atLeast(1.5)
 	if l.messages == 1 {
@@ -73,7 +48,7 @@ func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) er
 	for _, other := range beside {
 		contests = append(contests, contest{system: other})
 	}
-	if varied {
+	if slices.Contains(s.varied, l) {
 		for _, p := range []producing{
 			{call: "EnqueueTx"},
 			{call: "EnqueuePgxTx"},
@@ -91,29 +66,8 @@ func (s *enqueue) compare(ctx context.Context, b *bench, l load, varied bool) er
 // A load is what the producers of a measurement do.
 type load struct{ messages, producers int }
 
-func (l load) String() string { return fmt.Sprintf("%dx%d", l.messages, l.producers) }
-
 func (l load) params() map[string]any {
 	return map[string]any{"messages": l.messages, "producers": l.producers}
-}
-
-func parseLoads(list string) ([]load, error) {
-	var loads []load
-	for text := range strings.SplitSeq(list, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
-		var l load
-		if n, err := fmt.Sscanf(text, "%dx%d", &l.messages, &l.producers); n != 2 || err != nil ||
-			l.messages < 1 || l.producers < 1 {
-			return nil, fmt.Errorf("load %q: not messages x producers, such as 100x8", text)
-		}
-		loads = append(loads, l)
-	}
-	if len(loads) == 0 && list != "" {
-		return nil, errors.New("no loads")
-	}
-	return loads, nil
 }
 
 // rateUnits is the number of messages for which a round says how long they took, whatever was sent in its time.
@@ -142,8 +96,5 @@ func (l load) burst(ctx context.Context, window time.Duration, call func(ctx con
 	for _, n := range counts {
 		calls += n
 	}
-	if err != nil {
-		return 0, calls, err
-	}
-	return time.Duration(float64(took) * rateUnits / float64(calls*int64(l.messages))), calls, nil
+	return time.Duration(float64(took) * rateUnits / float64(calls*int64(l.messages))), calls, err
 }

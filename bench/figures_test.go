@@ -47,7 +47,7 @@ func TestRollCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, took, time.Minute)
 	l.call(12)
-	require.ErrorContains(t, <-l.unsettled, "number 12, and there are 2 from 10")
+	require.ErrorContains(t, l.err(), "number 12, and there are 2 from 10")
 }
 
 func TestRollExtrapolates(t *testing.T) {
@@ -92,7 +92,7 @@ func TestSnapshotIsHeld(t *testing.T) {
 
 func TestSpan(t *testing.T) {
 	t.Parallel()
-	sp := &span{counted: true}
+	sp := new(span)
 	for i := range int64(10) { // 100 jobs a second first, and 50 from the sixth second on
 		sp.marks = append(sp.marks, mark{
 			at: time.Duration(i) * time.Second, done: 100*min(i, 6) + 50*max(i-6, 0),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -15,60 +16,44 @@ import (
 // Each system has a snapshot of its own, one system after the other: they cannot alternate under one, because each
 // would run among the other's dead rows. What is compared is each system's end with its own beginning.
 type horizon struct {
-	systems              string
-	measure, warm, every time.Duration
-	groups, lanes, depth int
-	late                 int
+	systems              string        // one after the other; pgfifo-sessions has Settings.SessionLease
+	measure, warm, every time.Duration // under the snapshot, before it, and between two points of the series
+	groups, lanes        int           // River has its best settings instead
+	depth                int           // jobs that the producer keeps waiting
+	late                 int           // messages with a lower id that commit late, at pgfifo's end, in either case
 }
 
 func (s *horizon) flags(f *flag.FlagSet) {
-	f.StringVar(&s.systems, "systems", "pgfifo,river,naive",
-		"which, one after the other; pgfifo-sessions has Settings.SessionLease")
-	f.DurationVar(&s.measure, "for", 2*time.Minute, "time under the snapshot, for each system")
-	f.DurationVar(&s.warm, "warm", 10*time.Second, "time before the snapshot")
-	f.DurationVar(&s.every, "every", time.Second, "time between two points of the series")
-	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its best settings instead")
-	f.IntVar(&s.depth, "depth", 20_000, "jobs that the producer keeps waiting")
-	f.IntVar(&s.late, "late", 5,
-		"messages with a lower id that commit late, at pgfifo's end, with notifications and without")
-}
-
-func (s *horizon) quick() {
-	s.measure, s.warm, s.every, s.late = 3*time.Second, time.Second, 200*time.Millisecond, 1
+	f.StringVar(&s.systems, "systems", s.systems, "which of pgfifo, pgfifo-sessions, river and naive, in turn")
+	f.DurationVar(&s.measure, "for", s.measure, "time under the snapshot, for each system")
+	f.DurationVar(&s.warm, "warm", s.warm, "time before the snapshot")
+	f.IntVar(&s.groups, "groups", s.groups, "message groups")
+	f.IntVar(&s.late, "late", s.late, "messages with a lower id that commit late, at pgfifo's end")
 }
 
 func (s *horizon) run(ctx context.Context, b *bench) error {
-	counted := b.openStatements(ctx) == nil
-	if !counted {
-		b.notef("the server does not count statements: without the time of the claims")
-	}
+	b.tryStatements(ctx)
 	b.notef("each system runs under a snapshot of its own, one after the other")
-	names := strings.Split(s.systems, ",")
 	seconds := axis{label: "seconds under the snapshot"}
 	rates := chart{name: "rate", title: "Jobs while a snapshot is held", x: seconds, y: axis{label: "jobs/s"}}
 	claims := chart{
 		name: "claim", title: "Claims while a snapshot is held", x: seconds,
 		y: axis{label: "mean ms of a claim", log: true},
 	}
-	for _, name := range names {
-		sub, err := s.subject(b, strings.TrimSpace(name))
+	for _, name := range strings.Split(s.systems, ",") {
+		sub, err := s.subject(b, name)
 		if err != nil {
 			return err
 		}
-		sp := &span{every: s.every, counted: counted}
+		sp := &span{every: s.every}
 		if err := s.observe(ctx, b, sub, sp); err != nil {
 			return fmt.Errorf("%s: %w", sub.name, err)
 		}
 		rates.series = append(rates.series, sp.rates(sub.name))
-		if counted {
-			claims.series = append(claims.series, sp.claims(sub.name))
-		}
+		claims.series = append(claims.series, sp.claims(sub.name))
 	}
 	b.plot(rates)
-	if counted {
-		b.plot(claims)
-	}
+	b.plot(claims)
 	return nil
 }
 
@@ -148,16 +133,17 @@ func takes(table string) func(statement) bool {
 // pgfifo is the library, with late messages at the end; or with the lease of a session, for so many jobs at once.
 func (s *horizon) pgfifo(b *bench, name string, atOnce int) *subject {
 	c := &crew{db: b.database, groups: s.groups + 2*s.late, lanes: s.lanes, atOnce: atOnce}
-	watch := newWatch(c)
+	all := newTally(math.MaxInt) // in several runs
+	work := func(ctx context.Context, meanwhile func(context.Context) error) error {
+		return errors.Join(c.run(ctx, all.hooks(), meanwhile), all.err(), c.audit(ctx))
+	}
 	sub := &subject{
-		name: name, grouped: true, fill: c.fill, done: watch.tally.count.Load, claims: isClaim,
+		name: name, grouped: true, fill: c.fill, done: all.count.Load, claims: isClaim,
 		prepare: func(ctx context.Context) error {
 			defer func() { c.groups = s.groups }() // the others are for late messages
-			return c.own(ctx, fmt.Sprintf("horizon_%d", atOnce))
+			return c.own(ctx)
 		},
-		run: func(ctx context.Context, meanwhile func(context.Context) error) error {
-			return watch.run(ctx, false, meanwhile)
-		},
+		run: work,
 	}
 	if atOnce > 0 {
 		return sub
@@ -168,11 +154,11 @@ func (s *horizon) pgfifo(b *bench, name string, atOnce int) *subject {
 			if s.late == 0 {
 				break
 			}
-			l := newLatecomers(c, s.groups+i*s.late, s.late, pollOnly)
-			watch.beside += l.messages()
+			c.pollOnly = pollOnly
+			l := newLatecomers(c, s.groups+i*s.late, s.late)
+			c.others += l.messages()
 			sub.added += l.messages()
-			err := watch.run(ctx, pollOnly, func(ctx context.Context) error { return sub.fed(ctx, s.depth, l.send) })
-			if err != nil {
+			if err := work(ctx, func(ctx context.Context) error { return sub.fed(ctx, s.depth, l.send) }); err != nil {
 				return fmt.Errorf("late messages: %w", err)
 			}
 			b.report(l.result())

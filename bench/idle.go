@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"flag"
 	"time"
 
-	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
@@ -14,12 +12,6 @@ type idle struct {
 	lanes   int
 	settle  time.Duration
 	measure time.Duration
-}
-
-func (s *idle) flags(f *flag.FlagSet) {
-	f.IntVar(&s.lanes, "lanes", 100, "jobs at once, if there were any")
-	f.DurationVar(&s.settle, "settle", 4*time.Second, "time to come to rest first")
-	f.DurationVar(&s.measure, "for", 10*time.Second, "time to count")
 }
 
 func (s *idle) run(ctx context.Context, b *bench) error {
@@ -40,14 +32,10 @@ func (s *idle) run(ctx context.Context, b *bench) error {
 }
 
 func (s *idle) count(ctx context.Context, b *bench, pollOnly bool) (perSecond float64, err error) {
-	c := &crew{db: b.database, groups: 1, lanes: s.lanes}
+	c := &crew{db: b.database, groups: 1, lanes: s.lanes, pollOnly: pollOnly}
 	c.prepare()
-	beside := 2 // one looks for work, and one listens
-	if pollOnly {
-		beside = 1
-	}
-	err = c.run(ctx, &fifo.Config{PollOnly: pollOnly}, func(ctx context.Context) error {
-		if err := c.connected(ctx, beside); err != nil {
+	err = c.run(ctx, nil, func(ctx context.Context) error {
+		if err := c.connected(ctx); err != nil {
 			return err
 		}
 		if err := pause.For(ctx, s.settle); err != nil {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/receipt"
 )
@@ -18,15 +16,14 @@ import (
 type latecomers struct {
 	crew         *crew
 	first, count int // groups
-	pollOnly     bool
 
 	starts []chan time.Time
-	found  *hdrhistogram.Histogram
+	found  *histogram
 }
 
 // newLatecomers makes the crew's handler look out for them.
-func newLatecomers(c *crew, first, count int, pollOnly bool) *latecomers {
-	l := &latecomers{crew: c, first: first, count: count, pollOnly: pollOnly, found: newHistogram()}
+func newLatecomers(c *crew, first, count int) *latecomers {
+	l := &latecomers{crew: c, first: first, count: count, found: newHistogram()}
 	for range l.messages() {
 		l.starts = append(l.starts, make(chan time.Time, 1))
 	}
@@ -45,7 +42,7 @@ func (l *latecomers) handle(_ context.Context, job *fifo.Job) error {
 
 // send sends all, one after the other.
 func (l *latecomers) send(ctx context.Context) error {
-	client := fifo.Open(l.crew.db.pool, &fifo.Config{Schema: l.crew.schema, PollOnly: l.pollOnly})
+	client := l.crew.client()
 	defer func() { _ = client.Close() }()
 	for i := range l.count {
 		if err := l.one(ctx, client, i); err != nil {
@@ -93,7 +90,7 @@ func (l *latecomers) one(ctx context.Context, client *fifo.Client, i int) error 
 	}
 	committed := time.Now()
 	at, err := l.start(ctx, 2*i+1)
-	record(l.found, at.Sub(committed))
+	l.found.record(at.Sub(committed))
 	return err
 }
 
@@ -110,12 +107,12 @@ func (l *latecomers) start(ctx context.Context, n int) (time.Time, error) {
 }
 
 func (l *latecomers) result() Result {
-	r := Result{System: "pgfifo, late lower id", Params: map[string]any{"notifications": !l.pollOnly}}
-	r.quantiles(l.found)
+	r := Result{System: "pgfifo, late lower id", Params: map[string]any{"notifications": !l.crew.pollOnly}}
+	r.latencies(l.found)
 	r.Goal = atMost(1000, "max_ms")
-	if l.pollOnly {
+	if l.crew.pollOnly {
 		r.Goal = atMost(10_000, "max_ms")
 	}
-	r.Extra = map[string]float64{"max_ms": millis(l.found.Max()), "messages": float64(l.found.TotalCount())}
+	r.more("messages", float64(l.found.TotalCount()))
 	return r
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -14,30 +12,14 @@ import (
 // time (open loop), so that a stall is not hidden by what it kept from being sent. All systems of a round get the same
 // arrivals.
 type latency struct {
-	rates         string
-	measure       time.Duration
-	groups, lanes int
+	rates         []int         // arrivals per second
+	measure       time.Duration // time of arrivals in a round
+	groups, lanes int           // River has its own settings
 	rounds        int
-}
-
-func (s *latency) flags(f *flag.FlagSet) {
-	f.StringVar(&s.rates, "rate", "100,1000", "arrivals per second")
-	f.DurationVar(&s.measure, "for", 5*time.Second, "time of arrivals in a round")
-	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once; River has its own settings")
-	f.IntVar(&s.rounds, "rounds", 2, "rounds")
 }
 
 // ways are those to enqueue. The first is what the others stand beside.
 var ways = []string{"Enqueue", "EnqueuePgxTx", "InTx"}
-
-// A receiver is a system whose workers wait for messages. It sends all arrivals, and returns when all of them were
-// worked, with the time that this took.
-type receiver struct {
-	name    string
-	params  map[string]any
-	receive func(ctx context.Context, arrivals []arrival) (time.Duration, error)
-}
 
 func (s *latency) run(ctx context.Context, b *bench) error {
 	var receivers []receiver
@@ -51,27 +33,23 @@ func (s *latency) run(ctx context.Context, b *bench) error {
 		}
 		receivers = append(receivers, inRiver(r))
 	}
-	var all [][]*stream
-	list, err := numbers("rate", s.rates, 1)
-	if err != nil {
-		return err
-	}
-	for _, rate := range list {
-		var streams []*stream
+	all := make([][]*stream, len(s.rates))
+	for i, rate := range s.rates {
 		for _, r := range receivers {
-			streams = append(streams, newStream(float64(rate), r))
+			all[i] = append(all[i], newStream(float64(rate), r))
 		}
-		all = append(all, streams)
 	}
 	for round := range s.rounds {
 		for _, streams := range all {
-			times := poisson(streams[0].rate, s.measure, s.groups)
+			rate := streams[0].rate
+			drawn := newTraffic(max(int(rate*s.measure.Seconds()), 1), s.groups, even)
+			drawn.arrive(rate)
 			order := slices.Clone(streams)
 			if round%2 == 1 {
 				slices.Reverse(order)
 			}
 			for _, st := range order {
-				if err := st.round(ctx, times); err != nil {
+				if err := st.round(ctx, drawn.again()); err != nil {
 					return fmt.Errorf("%s, rate %v: %w", st.receiver.name, st.rate, err)
 				}
 			}
@@ -111,14 +89,42 @@ func (r *Result) against(other Result, ratio, p99 goals) {
 	r.Goal = slices.Concat(ratio, p99)
 }
 
-// poisson draws arrivals: the gaps between them are exponential.
-func poisson(rate float64, during time.Duration, groups int) []arrivalTime {
-	var list []arrivalTime
-	for at := time.Duration(0); ; {
-		at += time.Duration(rand.ExpFloat64() / rate * float64(time.Second))
-		if at > during && len(list) > 0 {
-			return list
-		}
-		list = append(list, arrivalTime{at: at, group: rand.IntN(groups)})
+// A stream is what was measured of one system at one rate.
+type stream struct {
+	rate     float64
+	receiver receiver
+	waits    map[string]*histogram // from the end of the enqueue, and from the arrival
+	count    int
+	took     time.Duration
+}
+
+func newStream(rate float64, r receiver) *stream {
+	return &stream{rate: rate, receiver: r, waits: map[string]*histogram{
+		"enqueue": newHistogram(), "arrival": newHistogram(),
+	}}
+}
+
+// round has all messages sent and worked.
+func (st *stream) round(ctx context.Context, t *traffic) error {
+	took, err := st.receiver.receive(ctx, t)
+	if err != nil {
+		return err
 	}
+	for _, p := range t.passages {
+		st.waits["enqueue"].record(p.started.at - p.sent.at) // a handler may start before the enqueue has returned: 0
+		st.waits["arrival"].record(p.started.at - t.origin - p.due)
+	}
+	st.count += len(t.passages)
+	st.took += took
+	return nil
+}
+
+func (st *stream) result(from string) Result {
+	params := map[string]any{"rate": st.rate, "from": from}
+	for k, v := range st.receiver.params {
+		params[k] = v
+	}
+	r := Result{System: st.receiver.name, Rate: float64(st.count) / st.took.Seconds(), Params: params}
+	r.latencies(st.waits[from])
+	return r
 }

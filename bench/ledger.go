@@ -16,7 +16,7 @@ type ledger struct {
 	most   int // where so many of a group may run at once, two that start together may be entered in either order
 	count  atomic.Int64
 	broken atomic.Pointer[error] // the first violation
-	failed func()
+	failed chan struct{}         // closed with it
 }
 
 // An account is what a ledger knows of one group.
@@ -25,9 +25,8 @@ type account struct {
 	next atomic.Int64
 }
 
-// newLedger returns a ledger that calls failed at the first violation.
-func newLedger(groups int, failed func()) *ledger {
-	return &ledger{groups: make([]account, groups), most: 1, failed: failed}
+func newLedger(groups int) *ledger {
+	return &ledger{groups: make([]account, groups), most: 1, failed: make(chan struct{})}
 }
 
 // groupID names a group, in the order of the numbers; groupSQL is the same in SQL, for a number %s.
@@ -67,7 +66,7 @@ func (l *ledger) begin(job *fifo.Job) (func(), error) {
 func (l *ledger) fail(err error) error {
 	err = fmt.Errorf("PROMISE BROKEN: %w", err)
 	if l.broken.CompareAndSwap(nil, &err) {
-		l.failed()
+		close(l.failed)
 	}
 	return err
 }

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -15,48 +16,27 @@ import (
 // under which vacuum can remove nothing, so whatever gets slower does so over the time: the result is that of the worst
 // part of it.
 type longJob struct {
-	long            int
-	measure, window time.Duration
-	rate            float64
-	groups, lanes   int
-}
-
-func (s *longJob) flags(f *flag.FlagSet) {
-	f.IntVar(&s.long, "long", 4, "jobs that run all the time")
-	f.DurationVar(&s.measure, "for", time.Minute, "how long they run: 1h")
-	f.DurationVar(&s.window, "window", 5*time.Second, "the parts of that time; a p99 wants hundreds of jobs in each")
-	f.Float64Var(&s.rate, "rate", 300, "arrivals of short jobs per second")
-	f.IntVar(&s.groups, "groups", 300, "message groups of the short jobs")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once, the long ones among them")
+	long            int           // jobs that run all the time
+	measure, window time.Duration // how long they run, and the parts of that; a p99 wants hundreds of jobs in each
+	rate            float64       // arrivals of short jobs per second
+	groups, lanes   int           // of short jobs, and for all jobs
 }
 
 func (s *longJob) run(ctx context.Context, b *bench) error {
-	h := &hour{
-		longJob: s, vigil: newVigil(), span: &span{every: s.window, counted: b.openStatements(ctx) == nil},
-	}
-	if !h.counted {
-		b.notef("the server does not count statements: without its own time of the claims")
-	}
+	b.tryStatements(ctx)
+	h := &hour{longJob: s, vigil: newVigil(), span: &span{every: s.window}}
 	h.traffic = newTraffic(max(int(s.rate*s.measure.Seconds()), 1), s.groups, even)
 	h.traffic.arrive(s.rate)
 	c := &crew{db: b.database, groups: s.groups + s.long, lanes: s.lanes, handler: h.handle, jobTimeout: -1}
 	c.prepare()
-	y := newTally(len(h.traffic.passages) + s.long)
-	err := c.run(ctx, &fifo.Config{Hooks: h.traffic.hooks(y)}, func(ctx context.Context) error {
+	err := c.shift(ctx, h.traffic.tally(s.long), func(ctx context.Context) error {
 		defer h.end() // also if something fails: the worker waits for its handlers
 		if err := h.start(ctx, c, queue, h.groups, h.long); err != nil {
 			return err
 		}
-		if err := h.pass(ctx, b, c); err != nil {
-			return err
-		}
-		h.end()
-		return y.wait(ctx, c.failed)
+		return h.pass(ctx, b, c)
 	})
 	if err != nil {
-		return err
-	}
-	if err := c.audit(ctx); err != nil {
 		return err
 	}
 	h.report(b)
@@ -82,15 +62,12 @@ func (h *hour) handle(ctx context.Context, job *fifo.Job) error {
 // pass sends the short jobs, looks at the server at the end of each window, and makes sure that the long ones were
 // there.
 func (h *hour) pass(ctx context.Context, b *bench, c *crew) error {
-	ctx, cancel := c.untilFailed(ctx, nil)
-	defer cancel(nil)
-	sent := make(chan error, 1)
-	go func() { sent <- h.traffic.send(ctx, c) }()
-	err := h.follow(ctx, b, &subject{done: c.ledger.count.Load, claims: isClaim}, h.measure)
-	if err != nil {
-		cancel(err)
-	}
-	if err = errors.Join(err, <-sent, h.countDead(ctx, b.database)); err != nil {
+	eg, both := errgroup.WithContext(ctx)
+	eg.Go(func() error { return h.traffic.send(both, c) })
+	eg.Go(func() error {
+		return h.follow(both, b, &subject{done: c.ledger.count.Load, claims: isClaim}, h.measure)
+	})
+	if err := errors.Join(eg.Wait(), h.countDead(ctx, b.database)); err != nil {
 		return err
 	}
 	old, err := b.oldTransactions(ctx, h.measure)
@@ -108,41 +85,37 @@ func (h *hour) report(b *bench) {
 	part, last := newHistogram(), len(h.marks)-2 // the last window has what is left over
 	waits := h.traffic.waits()
 	for i, w := range waits {
-		record(whole, w.sinceSent)
-		record(arrival, w.sinceDue)
-		record(part, w.sinceSent)
+		whole.record(w.sinceSent)
+		arrival.record(w.sinceDue)
+		part.record(w.sinceSent)
 		n := h.windowOf(w, last)
 		if i < len(waits)-1 && h.windowOf(waits[i+1], last) == n {
 			continue
 		}
 		end := h.window.Seconds() * float64(n+1)
-		p50.add(end, millis(part.ValueAtQuantile(50)))
-		p99.add(end, millis(part.ValueAtQuantile(99)))
-		worst, best = max(worst, millis(part.ValueAtQuantile(99))), min(best, millis(part.ValueAtQuantile(99)))
+		p50.add(end, part.millis(50))
+		p99.add(end, part.millis(99))
+		worst, best = max(worst, part.millis(99)), min(best, part.millis(99))
 		part.Reset()
 	}
 	r := Result{System: "pgfifo", Rate: float64(len(h.traffic.passages)) / h.measure.Seconds(), Params: map[string]any{
 		"long": h.long, "for": h.measure.String(), "window": h.window.String(), "rate": h.rate,
 		"groups": h.groups, "lanes": h.lanes,
 	}}
-	r.quantiles(whole)
 	r.Extra = map[string]float64{
-		"worst_p99_ms": worst, "best_p99_ms": best, "max_ms": millis(whole.Max()),
-		"from_arrival_p99_ms": millis(arrival.ValueAtQuantile(99)), "dead_rows": float64(h.dead),
+		"worst_p99_ms": worst, "best_p99_ms": best, "from_arrival_p99_ms": arrival.millis(99),
+		"dead_rows": float64(h.dead),
 	}
-	curves := []series{p99, p50}
-	if h.counted {
-		server := h.claims("mean of a claim, in the server")
-		curves = append(curves, server)
-		r.Extra["server_claim_ms"] = h.marks[len(h.marks)-1].claim(h.marks[0])
-		if last := len(server.points) - 1; last >= 0 {
-			r.Extra["last_server_claim_ms"] = server.points[last].y
-		}
+	r.latencies(whole)
+	server := h.claims("mean of a claim, in the server")
+	if last := len(server.points) - 1; last >= 0 {
+		r.more("server_claim_ms", h.marks[len(h.marks)-1].claim(h.marks[0]))
+		r.more("last_server_claim_ms", server.points[last].Y)
 	}
 	r.Goal = atMost(10, "worst_p99_ms")
 	b.report(r)
 	b.plot(chart{
-		name: "claims", title: "Short jobs beside long ones", series: curves,
+		name: "claims", title: "Short jobs beside long ones", series: []series{p99, p50, server},
 		x: axis{label: "seconds"}, y: axis{label: "ms", log: true},
 	})
 }

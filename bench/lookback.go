@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
-	"flag"
+	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/pgfifo/pgfifo/fifo"
 )
@@ -16,14 +15,9 @@ import (
 // lookback asks whether groups are found behind another one's backlog. The same groups without a backlog before them
 // are the other system.
 type lookback struct {
-	backlog, groups, lanes, rounds int
-}
-
-func (s *lookback) flags(f *flag.FlagSet) {
-	f.IntVar(&s.backlog, "backlog", 1_000_000, "jobs of one group, sent first")
-	f.IntVar(&s.groups, "groups", 100, "other groups, new in each round, with a job each that is sent behind those")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.rounds, "rounds", 5, "rounds, each with a new worker")
+	backlog       int // jobs of one group, sent first
+	groups, lanes int // other groups, new in each round, with a job each that is sent behind those
+	rounds        int // each with a new worker
 }
 
 // sqsLooks is how many messages SQS FIFO searches for groups, as its documentation says.
@@ -36,19 +30,14 @@ func (s *lookback) run(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	systems := []*system{behind.system, alone.system}
-	rates, err := alternate(ctx, s.rounds, s.groups, systems)
-	if err != nil {
-		return err
-	}
-	b.report(behind.result(rates, alone.system))
-	b.report(alone.result(rates, nil))
 	if s.backlog > sqsLooks {
 		b.notef("SQS FIFO looks for groups among the first %d messages: it would find these after %d jobs of the "+
-			"first group",
-			sqsLooks, s.backlog-sqsLooks)
+			"first group", sqsLooks, s.backlog-sqsLooks)
 	}
-	return nil
+	return hold(ctx, b, s.rounds, s.groups, []contest{
+		{system: behind.system, to: alone.system, goal: atMost(1000, "max_ms"), fill: behind.tell},
+		{system: alone.system, fill: alone.tell},
+	})
 }
 
 // An outlook is what is seen of the other groups with one backlog before them, which is group 0.
@@ -58,26 +47,19 @@ type outlook struct {
 	crew    *crew
 	system  *system
 
-	first int          // the round's first group
-	begin time.Time    // of the round's worker
-	ahead atomic.Int64 // jobs of group 0 that started in the round
-	seen  []sight
+	starts, earliest *histogram // of all others, and of each round's first
+	before           int        // the most jobs of group 0 that were started before any of the others
 
-	starts, earliest *hdrhistogram.Histogram
-	before           int64 // the most jobs of group 0 that were started before any of the others
-}
-
-// A sight is the start of one of the others.
-type sight struct {
-	after time.Duration
-	ahead int64
+	mu          sync.Mutex
+	first       int           // the round's first group
+	begin       time.Time     // of the round's worker
+	ahead       int           // jobs of group 0 that started in the round
+	found, last time.Duration // the first and the last of the others
 }
 
 func (s *lookback) view(b *bench, name string, backlog int) *outlook {
-	v := &outlook{lookback: s, backlog: backlog, starts: newHistogram(), earliest: newHistogram()}
-	v.crew = &crew{
-		db: b.database, schema: "lookback_" + name, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle,
-	}
+	v := &outlook{lookback: s, backlog: backlog, first: 1, starts: newHistogram(), earliest: newHistogram()}
+	v.crew = &crew{db: b.database, groups: 1 + s.groups*s.rounds, lanes: s.lanes, handler: v.handle}
 	v.system = &system{name: "pgfifo, " + name, work: v.round, params: map[string]any{
 		"backlog": backlog, "groups": s.groups, "lanes": s.lanes,
 	}}
@@ -85,72 +67,52 @@ func (s *lookback) view(b *bench, name string, backlog int) *outlook {
 }
 
 func (v *outlook) prepare(ctx context.Context) error {
-	if err := v.crew.own(ctx, v.crew.schema); err != nil {
+	if err := v.crew.own(ctx); err != nil {
 		return err
 	}
 	v.crew.groups = 1 // the backlog's
-	if err := v.crew.fill(ctx, v.backlog); err != nil {
-		return err
-	}
-	return v.crew.db.exec(ctx, "VACUUM ANALYZE "+v.crew.table())
+	return errors.Join(v.crew.fill(ctx, v.backlog), v.crew.vacuum(ctx))
 }
 
 // handle notes the start of a job.
 func (v *outlook) handle(_ context.Context, job *fifo.Job) error {
-	g, err := groupNumber(job.GroupID)
-	switch {
-	case err != nil:
-		return err
-	case g == 0:
-		v.ahead.Add(1)
-	default:
-		v.seen[g-v.first] = sight{time.Since(v.begin), v.ahead.Load()}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if job.GroupID == groupID(0) {
+		v.ahead++
+		return nil
 	}
+	v.last = time.Since(v.begin)
+	v.found = cmp.Or(v.found, v.last)
+	v.before = max(v.before, v.ahead)
+	v.starts.record(v.last)
 	return nil
 }
 
 // round sends the others, and runs a worker until it has worked them. It takes as long as the last one to start.
 func (v *outlook) round(ctx context.Context, n int) (time.Duration, error) {
-	if v.first += n; v.first == n {
-		v.first = 1
-	}
-	v.seen = make([]sight, n)
-	v.ahead.Store(0)
-	if err := v.send(ctx); err != nil {
+	if err := v.send(ctx, n); err != nil {
 		return 0, err
 	}
 	y := newTally(n)
-	settled := func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-		if outcome != fifo.Succeeded || job.GroupID != groupID(0) {
-			y.settled(ctx, job, outcome, err)
-		}
-	}
-	v.begin = time.Now()
-	err := v.crew.run(ctx, &fifo.Config{Hooks: []fifo.Hooks{{Job: y.begin, Settled: settled}}},
-		func(ctx context.Context) error {
-			return y.wait(ctx, v.crew.failed)
-		})
-	if err != nil {
+	y.counts = func(job *fifo.Job) bool { return job.GroupID != groupID(0) }
+	v.begin, v.ahead, v.found = time.Now(), 0, 0
+	if err := v.crew.shift(ctx, y, func(context.Context) error { return nil }); err != nil {
 		return 0, err
 	}
-	first, last := v.seen[0].after, time.Duration(0)
-	for _, s := range v.seen {
-		record(v.starts, s.after)
-		first, last = min(first, s.after), max(last, s.after)
-		v.before = max(v.before, s.ahead)
-	}
-	record(v.earliest, first)
-	return last, v.crew.audit(ctx)
+	v.earliest.record(v.found)
+	return v.last, nil
 }
 
-func (v *outlook) send(ctx context.Context) error {
-	client := fifo.Open(v.crew.db.pool, &fifo.Config{Schema: v.crew.schema})
+func (v *outlook) send(ctx context.Context, n int) error {
+	client := v.crew.client()
 	defer func() { _ = client.Close() }()
-	msgs := make([]fifo.Message, len(v.seen))
+	msgs := make([]fifo.Message, n)
 	for i := range msgs {
 		payload := binary.BigEndian.AppendUint64(nil, 0) // each group's only job
 		msgs[i] = fifo.Message{Queue: queue, GroupID: groupID(v.first + i), Payload: payload}
 	}
+	v.first += n
 	v.crew.filled += int64(len(msgs))
 	if _, err := client.Enqueue(ctx, msgs...); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -158,17 +120,10 @@ func (v *outlook) send(ctx context.Context) error {
 	return nil
 }
 
-// result has the times from the start of the worker, its connecting included, to that of each of the others. No rate:
+// tell has the times from the start of the worker, its connecting included, to that of each of the others. No rate:
 // what is worked in them is what happened to be first.
-func (v *outlook) result(rates rounds, to *system) Result {
-	r := Result{System: v.system.name, Params: v.system.params, Extra: map[string]float64{
-		"max_ms": millis(v.starts.Max()), "earliest_ms": millis(v.earliest.ValueAtQuantile(50)),
-		"of_first_group_before": float64(v.before),
-	}}
-	r.quantiles(v.starts)
-	if to != nil {
-		r.RatioTo, r.Ratio = to.name, rates.ratio(v.system, to)
-		r.Goal = atMost(1000, "max_ms")
-	}
-	return r
+func (v *outlook) tell(r *Result, _ rounds) {
+	r.Rate = 0
+	r.Extra = map[string]float64{"earliest_ms": v.earliest.millis(50), "of_first_group_before": float64(v.before)}
+	r.latencies(v.starts)
 }

@@ -1,6 +1,6 @@
 // Command bench measures pgfifo, beside what it is to be compared with, on a PostgreSQL that it finds by itself.
 //
-//	go run . <scenario> [flags]
+//	go run . <scenario> [-quick]
 //	go run . all [flags]
 //
 // The systems of a scenario run in turn in one process (A B A B ...), because a machine's speed changes from minute to
@@ -16,7 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -52,8 +52,7 @@ func (c command) run(ctx context.Context, args []string) error {
 	if args[0] == "all" {
 		return c.all(ctx, args[1:])
 	}
-	o := c.one(ctx, args)
-	return errors.Join(o.err, printTable(c.out, o.results))
+	return c.one(ctx, args).err
 }
 
 // one runs the scenario that the arguments begin with.
@@ -63,24 +62,22 @@ func (c command) one(ctx context.Context, args []string) outcome {
 		c.usage()
 		return outcome{err: err}
 	}
-	s := e.make()
-	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.SetOutput(c.errs)
-	short := flags.Bool("quick", false, "shorten: smaller defaults, for a first look")
-	s.flags(flags)
-	if err := parse(flags, args[1:]); err != nil {
-		return outcome{err: err}
+	s, args := e.full, slices.Clone(args[1:])
+	if i := slices.Index(args, "-quick"); i >= 0 {
+		s, args = e.quick, slices.Delete(args, i, i+1)
 	}
-	if q, ok := s.(quicker); ok && *short {
-		q.quick()
-		if err := parse(flags, args[1:]); err != nil { // what was given by name goes before the smaller defaults
-			return outcome{err: err}
-		}
+	flags := flag.NewFlagSet(e.name, flag.ContinueOnError)
+	if f, ok := s.(flagged); ok {
+		f.flags(flags)
+	}
+	if err := c.parse(flags, args); err != nil {
+		return outcome{err: err}
 	}
 	return c.measure(ctx, e, s)
 }
 
-func parse(flags *flag.FlagSet, args []string) error {
+func (c command) parse(flags *flag.FlagSet, args []string) error {
+	flags.SetOutput(c.errs)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -92,21 +89,19 @@ func parse(flags *flag.FlagSet, args []string) error {
 
 // An outcome is all that came of a scenario. What was measured before an error is there.
 type outcome struct {
-	scenario string
-	about    string
-	results  []Result
-	charts   []chart
-	notes    string
-	server   []fact
-	settings map[string]string // beyond those of the server's facts
-	took     time.Duration
-	err      error
+	entry
+	results []Result
+	charts  []chart
+	notes   string
+	server  []fact
+	took    time.Duration
+	err     error
 }
 
-// measure runs a scenario on a database of its own.
+// measure runs a scenario on a database of its own, and prints its table.
 func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
-	o = outcome{scenario: e.name, about: e.about, settings: e.settings}
-	db, err := openDatabase(ctx, c.serve, o.settings)
+	o = outcome{entry: e}
+	db, err := openDatabase(ctx, c.serve, e.settings)
 	if err != nil {
 		o.err = err
 		return o
@@ -118,26 +113,19 @@ func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
 	}
 	_, _ = fmt.Fprintf(c.errs, "%s on PostgreSQL %s (%s)\n", e.name, db.version, db.source)
 	var notes strings.Builder
-	b := &bench{database: db, scenario: e.name, notes: io.MultiWriter(c.errs, &notes)}
+	b := &bench{database: db, errs: c.errs, notes: io.MultiWriter(c.errs, &notes)}
 	begin := time.Now()
-	o.err = c.guarded(func() error { return s.run(ctx, b) })
+	o.err = s.run(ctx, b)
 	o.took, o.results, o.charts, o.notes = time.Since(begin), b.results, b.charts, notes.String()
+	var table strings.Builder
+	o.table(&table)
+	_, err = io.WriteString(c.out, table.String())
+	o.err = errors.Join(o.err, err)
 	return o
 }
 
-// guarded makes a panic an error, so that the database is dropped, and of many scenarios the others run.
-func (c command) guarded(run func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			_, _ = c.errs.Write(debug.Stack())
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return run()
-}
-
 func (c command) usage() {
-	_, _ = fmt.Fprint(c.errs, "usage: go run . <scenario> [flags]\n       go run . all [flags]\n\n")
+	_, _ = fmt.Fprint(c.errs, "usage: go run . <scenario> [-quick]\n       go run . all [flags]\n\n")
 	tw := tabwriter.NewWriter(c.errs, 0, 8, 2, ' ', 0)
 	for _, e := range scenarios {
 		_, _ = fmt.Fprintf(tw, "  %s\t%s\n", e.name, e.about)
@@ -145,5 +133,5 @@ func (c command) usage() {
 	_, _ = fmt.Fprintf(tw, "\n  all\t%s\n", allAbout)
 	_ = tw.Flush()
 	_, _ = fmt.Fprint(c.errs,
-		"\nDATABASE_URL and PGFIFO_POSTGRES choose the server; `<scenario> -h` lists the flags.\n")
+		"\nDATABASE_URL and PGFIFO_POSTGRES choose the server. With -quick a scenario is for a first look: seconds.\n")
 }

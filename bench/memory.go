@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -11,36 +9,25 @@ import (
 	"time"
 
 	"github.com/shirou/gopsutil/v4/process"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
 // memory asks what a worker's memory grows with. All groups are ready, with a job each. What is measured is the
 // resident memory of this process: the worker's, and that of what checks its work, which is told apart.
 type memory struct {
-	groups string
+	groups []int // ready, with one job each; the fewest first
 	lanes  int
 }
 
-func (s *memory) flags(f *flag.FlagSet) {
-	f.StringVar(&s.groups, "groups", "10000,1000000", "ready groups with one job each, the fewest first")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-}
-
 func (s *memory) run(ctx context.Context, b *bench) error {
-	proc, err := process.NewProcessWithContext(ctx, int32(os.Getpid()))
-	if err != nil {
-		return err
-	}
 	rss := chart{
 		name: "rss", title: "Memory of a worker", x: axis{label: "part of the groups that is done"},
 		y: axis{label: "resident MiB"},
 	}
 	var first Result
-	list, err := numbers("groups", s.groups, 1)
-	if err != nil {
-		return err
-	}
-	for _, groups := range list {
-		d := &draining{proc: proc, curve: series{name: fmt.Sprintf("%d groups", groups)}}
+	for _, groups := range s.groups {
+		d := &draining{curve: series{name: fmt.Sprintf("%d groups", groups)}}
 		r, err := d.run(ctx, b, groups, s.lanes)
 		if err != nil {
 			return fmt.Errorf("%d groups: %w", groups, err)
@@ -59,7 +46,6 @@ func (s *memory) run(ctx context.Context, b *bench) error {
 
 // A draining is a look at memory while a number of groups is worked.
 type draining struct {
-	proc  *process.Process
 	curve series
 	most  float64
 }
@@ -71,25 +57,24 @@ const accountBytes = 16
 
 func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result, error) {
 	c := &crew{db: b.database, groups: groups, lanes: lanes}
-	if err := c.stock(ctx, fmt.Sprintf("memory_%d", groups), groups); err != nil {
+	if err := c.stock(ctx, groups); err != nil {
 		return Result{}, err
 	}
-	before, err := d.rest(ctx)
+	before, err := restingResident(ctx)
 	if err != nil {
 		return Result{}, err
 	}
-	stop := make(chan struct{})
-	watched := make(chan error, 1)
-	go func() { watched <- d.watch(ctx, c, groups, stop) }()
-	took, err := c.work(ctx, groups)
-	close(stop)
-	if err = errors.Join(err, <-watched); err != nil {
+	var took time.Duration
+	err = beside(ctx, func(ctx context.Context) (err error) {
+		took, err = c.work(ctx, groups)
+		return err
+	}, func(over context.Context) error { return d.watch(over, c, groups) })
+	if err != nil {
 		return Result{}, err
 	}
-	after, err := d.rest(ctx)
+	after, err := restingResident(ctx)
 	r := Result{
-		System: "pgfifo", Params: map[string]any{"groups": groups, "lanes": lanes},
-		Rate: float64(groups) / took.Seconds(),
+		System: "pgfifo", Params: c.params(), Rate: float64(groups) / took.Seconds(),
 	}
 	r.Extra = map[string]float64{
 		"rss_before_mib": before, "rss_max_mib": d.most, "rss_after_mib": after,
@@ -98,33 +83,29 @@ func (d *draining) run(ctx context.Context, b *bench, groups, lanes int) (Result
 	return r, err
 }
 
-func (d *draining) watch(ctx context.Context, c *crew, groups int, stop <-chan struct{}) error {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		now, err := d.resident(ctx)
+func (d *draining) watch(over context.Context, c *crew, groups int) error {
+	for over.Err() == nil {
+		now, err := resident(context.WithoutCancel(over))
 		if err != nil {
 			return err
 		}
 		d.most = max(d.most, now)
 		d.curve.add(float64(c.ledger.count.Load())/float64(groups), now)
-		select {
-		case <-stop:
-			return nil
-		case <-tick.C:
-		}
+		_ = pause.For(over, 100*time.Millisecond)
 	}
+	return nil
 }
 
-// rest is the resident memory once what is garbage has been given back.
-func (d *draining) rest(ctx context.Context) (float64, error) {
+// restingResident is the resident memory of this process in MiB, once what is garbage has been given back.
+func restingResident(ctx context.Context) (float64, error) {
 	runtime.GC()
 	debug.FreeOSMemory()
-	return d.resident(ctx)
+	return resident(ctx)
 }
 
-func (d *draining) resident(ctx context.Context) (float64, error) {
-	info, err := d.proc.MemoryInfoWithContext(ctx)
+func resident(ctx context.Context) (float64, error) {
+	proc := process.Process{Pid: int32(os.Getpid())}
+	info, err := proc.MemoryInfoWithContext(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("resident memory: %w", err)
 	}

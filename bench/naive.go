@@ -68,13 +68,12 @@ func (q *naiveQueue) prepare(ctx context.Context) error {
 func (q *naiveQueue) fill(ctx context.Context, n int) error {
 	from := q.filled
 	q.filled += int64(n)
-	group := fmt.Sprintf(groupSQL, "n % $2::bigint")
-	if _, err := q.db.pool.Exec(ctx, "INSERT INTO naive.queue_groups (queue, group_id) SELECT $1, "+group+
-		" FROM generate_series(0, $2::bigint - 1) AS n ON CONFLICT DO NOTHING", queue, int64(q.groups)); err != nil {
+	if err := q.db.makeGroups(ctx, "naive", q.groups); err != nil {
 		return err
 	}
-	_, err := q.db.pool.Exec(ctx, "INSERT INTO naive.jobs (queue, group_id, number) SELECT $1, "+group+
-		", n FROM generate_series($3::bigint, $4::bigint - 1) AS n", queue, int64(q.groups), from, q.filled)
+	_, err := q.db.pool.Exec(ctx, "INSERT INTO naive.jobs (queue, group_id, number) SELECT $1, "+
+		fmt.Sprintf(groupSQL, "n % $2::bigint")+", n FROM generate_series($3::bigint, $4::bigint - 1) AS n",
+		queue, int64(q.groups), from, q.filled)
 	if err != nil {
 		return err
 	}
@@ -87,42 +86,33 @@ func (q *naiveQueue) run(ctx context.Context, handle func(int64), meanwhile func
 		return err
 	}
 	defer pool.Close()
-	over, stop := context.WithCancel(ctx)
-	defer stop()
-	lanes, working := errgroup.WithContext(context.WithoutCancel(ctx)) // a lane finishes what it began
-	for range q.lanes {
-		lanes.Go(func() error {
-			for over.Err() == nil && working.Err() == nil {
-				id, err := q.pick(over, pool)
-				switch {
-				case over.Err() != nil: // and the statement was cancelled with it
-				case errors.Is(err, pgx.ErrNoRows):
-					_ = pause.For(over, 5*time.Millisecond)
-				case err != nil:
-					return err
-				default:
-					if err := q.work(working, pool, id, handle); err != nil {
-						return err
-					}
-				}
-			}
-			return nil
-		})
-	}
-	waiting, cancel := context.WithCancelCause(over)
-	defer cancel(nil)
-	context.AfterFunc(working, func() { cancel(context.Cause(working)) })
-	err = meanwhile(waiting)
-	stop()
-	if failed := lanes.Wait(); failed != nil {
-		return failed // err is a consequence
-	}
-	return err
+	return beside(ctx, meanwhile, func(over context.Context) error {
+		lanes, over := errgroup.WithContext(over)
+		for range q.lanes {
+			lanes.Go(func() error { return q.lane(over, pool, handle) })
+		}
+		return lanes.Wait()
+	})
 }
 
-func (*naiveQueue) pick(ctx context.Context, pool *pgxpool.Pool) (id int64, err error) {
-	err = pool.QueryRow(ctx, naivePick, queue).Scan(&id)
-	return id, err
+// lane works one job after the other. It finishes what it began.
+func (q *naiveQueue) lane(over context.Context, pool *pgxpool.Pool, handle func(int64)) error {
+	for {
+		var id int64
+		err := pool.QueryRow(over, naivePick, queue).Scan(&id)
+		switch {
+		case over.Err() != nil: // and the statement was cancelled with it
+			return nil
+		case errors.Is(err, pgx.ErrNoRows):
+			err = nil
+			_ = pause.For(over, 5*time.Millisecond)
+		case err == nil:
+			err = q.work(context.WithoutCancel(over), pool, id, handle)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func (q *naiveQueue) work(ctx context.Context, pool *pgxpool.Pool, id int64, handle func(int64)) error {
@@ -161,7 +151,5 @@ func (q *naiveQueue) drain(limit time.Duration) workFunc {
 	}
 }
 
-// extra is the jobs that began before an earlier one of their group, for the second time, or beside another.
-func (q *naiveQueue) extra() map[string]float64 {
-	return map[string]float64{"out_of_turn": float64(q.broken.Load())}
-}
+// tell tells of jobs that began before an earlier one of their group, for the second time, or beside another.
+func (q *naiveQueue) tell(r *Result, _ rounds) { r.more("out_of_turn", float64(q.broken.Load())) }

@@ -14,16 +14,11 @@ import (
 // outage asks what jobs do while something that all of them need is down, and how soon they are done afterwards: with
 // handlers that say Unavailable, and with those that return any error. The goal is 5 seconds until there is full speed.
 type outage struct {
-	groups, lanes, attempts int
+	groups, lanes, attempts int // with a job each
 	down                    time.Duration
 }
 
-func (s *outage) flags(f *flag.FlagSet) {
-	f.IntVar(&s.groups, "groups", 10_000, "message groups, with a job each")
-	f.IntVar(&s.lanes, "lanes", 10, "jobs at once")
-	f.IntVar(&s.attempts, "attempts", fifo.DefaultMaxAttempts, "of each job")
-	f.DurationVar(&s.down, "for", time.Minute, "how long it is down")
-}
+func (s *outage) flags(f *flag.FlagSet) { f.DurationVar(&s.down, "for", s.down, "how long it is down") }
 
 func (s *outage) run(ctx context.Context, b *bench) error {
 	for _, say := range []string{"Unavailable", "error"} {
@@ -58,7 +53,7 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 		return fifo.Unavailable(nil)
 	})
 	full, all := 0.0, 0.0
-	err := b.employ(ctx, worker, new(fifo.Config), nil, func(ctx context.Context, _ *fifo.Client) error {
+	err := b.employ(ctx, worker, new(fifo.Config), func(ctx context.Context) error {
 		err := pause.For(ctx, s.down)
 		up.Store(true)
 		end := time.Now()

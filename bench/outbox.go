@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"time"
 
@@ -16,18 +15,10 @@ import (
 // outbox measures what notices cost transactions that enqueue, where a commit takes its time: a slow disk, or a
 // standby that is waited for. Each client stands for a process of the application.
 type outbox struct {
-	clients, each int
-	rest          time.Duration
-	window        time.Duration
+	clients, each int           // each with a pool of its own and so many transactions at once
+	rest          time.Duration // after each transaction
+	window        time.Duration // time of each system in a round
 	rounds        int
-}
-
-func (s *outbox) flags(f *flag.FlagSet) {
-	f.IntVar(&s.clients, "clients", 16, "clients, each with a pool of its own")
-	f.IntVar(&s.each, "each", 6, "transactions at once of each client")
-	f.DurationVar(&s.rest, "rest", 20*time.Millisecond, "pause after each transaction")
-	f.DurationVar(&s.window, "for", 3*time.Second, "time of each system in a round")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
 
 func (s *outbox) run(ctx context.Context, b *bench) error {

@@ -21,7 +21,15 @@ type pgbench struct {
 	program string
 }
 
-// findPgbench returns the program's path, or "".
+// findPgbench returns the program's path; or "", which it tells.
+func (b *bench) findPgbench() string {
+	program := findPgbench()
+	if program == "" {
+		b.notef("pgbench is not there: what is in Go has its place")
+	}
+	return program
+}
+
 func findPgbench() string {
 	if path, err := exec.LookPath("pgbench"); err == nil {
 		return path

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	vgdraw "gonum.org/v1/plot/vg/draw"
 	_ "gonum.org/v1/plot/vg/vgsvg" // the format of the files
@@ -18,51 +19,46 @@ import (
 
 // A picture is a plot with its legend beside it, where it hides no data.
 type picture struct {
-	plot          *plot.Plot
-	legend        plot.Legend
-	entries       int
+	*plot.Plot
 	width, height vg.Length
 }
 
-// Colors that people who see fewer can tell apart (Okabe and Ito).
-var (
-	blue   = color.RGBA{0, 114, 178, 255}
-	orange = color.RGBA{230, 159, 0, 255}
-	green  = color.RGBA{0, 158, 115, 255}
-	red    = color.RGBA{213, 94, 0, 255}
-	grey   = color.RGBA{150, 150, 150, 255}
-)
+var blue, grey = color.RGBA{0, 114, 178, 255}, color.RGBA{150, 150, 150, 255}
 
-func colorOf(i int) color.Color { return []color.Color{blue, orange, green, red}[i%4] }
-
-func newPicture(title string, width, height vg.Length) *picture {
-	p := &picture{plot: plot.New(), legend: plot.NewLegend(), width: width, height: height}
-	sans := func(f *font.Font, size font.Length) { f.Variant, f.Size = "Sans", size }
-	p.plot.Title.Text, p.plot.Title.Padding = title, vg.Points(10)
-	sans(&p.plot.Title.TextStyle.Font, 12)
-	for _, a := range []*plot.Axis{&p.plot.X, &p.plot.Y} {
-		sans(&a.Label.TextStyle.Font, 10)
-		sans(&a.Tick.Label.Font, 9)
-		a.Padding = 0
-	}
-	sans(&p.legend.TextStyle.Font, 9)
-	p.legend.Top, p.legend.Left, p.legend.Padding = true, true, vg.Points(3)
-	p.plot.Add(plotter.NewGrid())
-	return p
+func init() {
+	// Colors that people who see fewer can tell apart (Okabe and Ito).
+	orange, green, red := color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255}, color.RGBA{213, 94, 0, 255}
+	plotutil.DefaultColors = []color.Color{blue, orange, green, red}
+	plotutil.DefaultGlyphShapes = []vgdraw.GlyphDrawer{vgdraw.CircleGlyph{}}
+	plotutil.DefaultDashes = plotutil.DefaultDashes[:1] // none
 }
 
-// scale makes an axis as asked for.
-func (p *picture) scale(to *plot.Axis, a axis) {
-	to.Label.Text = a.label
-	if a.log {
-		to.Scale, to.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+func newPicture(title string, width, height vg.Length, x, y axis) *picture {
+	p := &picture{plot.New(), width, height}
+	sans := func(f *font.Font, size font.Length) { f.Variant, f.Size = "Sans", size }
+	p.Title.Text, p.Title.Padding = title, vg.Points(10)
+	sans(&p.Title.TextStyle.Font, 12)
+	for _, a := range []struct {
+		to *plot.Axis
+		axis
+	}{{&p.X, x}, {&p.Y, y}} {
+		sans(&a.to.Label.TextStyle.Font, 10)
+		sans(&a.to.Tick.Label.Font, 9)
+		a.to.Padding, a.to.Label.Text = 0, a.label
+		if a.log {
+			a.to.Scale, a.to.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		}
 	}
+	sans(&p.Legend.TextStyle.Font, 9)
+	p.Legend.Top, p.Legend.Padding = true, vg.Points(3)
+	p.Add(plotter.NewGrid())
+	return p
 }
 
 // fit gives the axes room, when all data is there. What is not logarithmic begins at 0, so that what looks like half is
 // half; what is goes from one power of ten to another.
 func (p *picture) fit() {
-	for _, a := range []*plot.Axis{&p.plot.X, &p.plot.Y} {
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		if _, ok := a.Scale.(plot.LogScale); ok {
 			a.Min = math.Pow(10, math.Floor(math.Log10(a.Min)))
 			a.Max = math.Pow(10, math.Ceil(math.Log10(a.Max)+1e-9))
@@ -80,10 +76,11 @@ const margin = 8
 
 // write draws the picture into a file.
 func (p *picture) write(path string) error {
-	beside := vg.Length(0)
-	if p.entries > 1 {
-		beside = p.legend.Rectangle(vgdraw.Canvas{}).Size().X + 2*margin
+	beside := p.Legend.Rectangle(vgdraw.Canvas{}).Size().X
+	if beside > 0 {
+		beside += 2 * margin
 	}
+	p.Legend.XOffs, p.Legend.YOffs = beside, -2*margin
 	canvas, err := vgdraw.NewFormattedCanvas(p.width+beside, p.height, "svg")
 	if err != nil {
 		return err
@@ -91,11 +88,7 @@ func (p *picture) write(path string) error {
 	c := vgdraw.New(canvas)
 	c.SetColor(color.White) // also in the dark mode of who looks at it
 	c.Fill(c.Path())
-	c = vgdraw.Crop(c, margin, -margin, margin, -margin)
-	p.plot.Draw(vgdraw.Crop(c, 0, -beside, 0, 0))
-	if p.entries > 1 {
-		p.legend.Draw(vgdraw.Crop(c, p.width-margin, 0, 0, -2*margin))
-	}
+	p.Draw(vgdraw.Crop(c, margin, -margin-beside, margin, -margin))
 	var buf bytes.Buffer
 	if _, err := canvas.WriteTo(&buf); err != nil {
 		return err
@@ -107,31 +100,33 @@ func (p *picture) write(path string) error {
 }
 
 // drawCharts writes all charts of a scenario into a folder, and returns the names of the files.
-func drawCharts(dir, scenario string, results []Result, charts []chart) ([]string, error) {
+func drawCharts(dir, scenario string, results []Result, charts []chart) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	var names []string
-	write := func(name string, p *picture, err error) error {
-		if err != nil || p == nil {
-			return err
+	draw := func(name string, p *picture, err error) error {
+		if err != nil {
+			return fmt.Errorf("chart %s: %w", name, err)
+		}
+		if p == nil {
+			return nil
 		}
 		name = scenario + "-" + name + ".svg"
 		names = append(names, name)
 		return p.write(filepath.Join(dir, name))
 	}
-	p, err := ratesPicture(scenario, results)
-	if err := write("rates", p, err); err != nil {
+	rates, err := ratesPicture(scenario, results)
+	if err := draw("rates", rates, err); err != nil {
 		return names, err
 	}
-	p, err = latenciesPicture(scenario, results)
-	if err := write("latencies", p, err); err != nil {
+	latencies, err := latenciesPicture(scenario, results)
+	if err := draw("latencies", latencies, err); err != nil {
 		return names, err
 	}
 	for _, c := range charts {
 		p, err := c.picture()
-		if err := write(c.name, p, err); err != nil {
-			return names, fmt.Errorf("chart %s: %w", c.name, err)
+		if err := draw(c.name, p, err); err != nil {
+			return names, err
 		}
 	}
 	return names, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -40,28 +39,25 @@ func (s *enqueue) pgfifo(b *bench, l load, p producing) *system {
 	if p.silent {
 		params["notifications"] = false
 	}
-	name := "pgfifo " + p.call
-	return &system{
-		name: name, params: maps.Clone(params),
-		work: func(ctx context.Context, _ int) (each time.Duration, err error) {
-			if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
-				return 0, err
-			}
-			if p.into == heldGroups {
-				err = s.whileHeld(ctx, b, p, func(ctx context.Context) (err error) {
-					each, err = s.send(ctx, b, l, p)
-					return err
-				})
-				return each, err
-			}
-			err = b.exec(ctx, fmt.Sprintf("INSERT INTO pgfifo.queue_groups (queue, group_id) SELECT '%s', "+groupSQL+
-				" FROM generate_series(0, %d) AS n", queue, "n", s.groups-1))
-			if err != nil {
-				return 0, err
-			}
-			return s.send(ctx, b, l, p)
-		},
+	work := func(ctx context.Context, _ int) (each time.Duration, err error) {
+		if err := b.exec(ctx, "TRUNCATE pgfifo.jobs, pgfifo.queue_groups"); err != nil {
+			return 0, err
+		}
+		send := func(ctx context.Context) (err error) {
+			each, err = s.send(ctx, b, l, p)
+			return err
+		}
+		if p.into == heldGroups {
+			err = s.whileHeld(ctx, b, p, send)
+			return each, err
+		}
+		if err := b.makeGroups(ctx, "pgfifo", s.groups); err != nil {
+			return 0, err
+		}
+		err = send(ctx)
+		return each, err
 	}
+	return &system{name: "pgfifo " + p.call, params: params, work: work}
 }
 
 // send measures, and counts what arrived.
@@ -144,17 +140,12 @@ func (p producing) caller(client *fifo.Client, pool *pgxpool.Pool) (enqueueFunc,
 			return ids, tx.Commit()
 		}, nil
 	case "EnqueuePgxTx":
-		return func(ctx context.Context, msgs []fifo.Message) ([]int64, error) {
-			tx, err := pool.Begin(ctx)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-			ids, err := receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
-			if err != nil {
-				return nil, err
-			}
-			return ids, tx.Commit(ctx)
+		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {
+			err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				ids, err = receipt.IDs(client.EnqueuePgxTx(ctx, tx, msgs...))
+				return err
+			})
+			return ids, err
 		}, nil
 	case "InTx":
 		return func(ctx context.Context, msgs []fifo.Message) (ids []int64, err error) {
@@ -198,15 +189,9 @@ func (d *desk) write(s *enqueue, n int, into groupKind, fresh *atomic.Int64) []f
 // whileHeld runs f while a worker is in the middle of a job of each of the held groups. What f sent is taken away again
 // before the worker goes on.
 func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(context.Context) error) error {
-	release := make(chan struct{})
-	c := &crew{db: b.database, groups: s.held, lanes: s.held}
-	c.handler = func(ctx context.Context, _ *fifo.Job) error {
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
-		return nil
-	}
+	v := newVigil()
+	c := &crew{db: b.database, groups: s.held, lanes: s.held, pollOnly: p.silent}
+	c.handler = func(ctx context.Context, _ *fifo.Job) error { return v.stand(ctx) }
 	c.prepare()
 	if err := c.fill(ctx, s.held); err != nil {
 		return err
@@ -215,8 +200,8 @@ func (s *enqueue) whileHeld(ctx context.Context, b *bench, p producing, f func(c
 	if err := b.pool.QueryRow(ctx, "SELECT max(id) FROM pgfifo.jobs").Scan(&last); err != nil {
 		return err
 	}
-	err := c.run(ctx, &fifo.Config{PollOnly: p.silent}, func(ctx context.Context) error {
-		defer close(release)
+	err := c.run(ctx, nil, func(ctx context.Context) error {
+		defer v.end()
 		if err := until(ctx, func() (bool, error) { return c.ledger.count.Load() == int64(s.held), nil }); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 
 	"github.com/pgfifo/pgfifo/internal/killbench"
 )
@@ -12,30 +11,24 @@ type recovery struct {
 	kills, survivors, lanes int
 }
 
-func (s *recovery) flags(f *flag.FlagSet) {
-	f.IntVar(&s.kills, "kills", 200, "workers to kill, one after the other")
-	f.IntVar(&s.survivors, "survivors", 2, "other worker processes at each kill")
-	f.IntVar(&s.lanes, "lanes", 4, "jobs at once in each process")
-}
-
 func (s *recovery) run(ctx context.Context, b *bench) error {
 	report, err := killbench.Run(ctx, killbench.Config{
-		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.notef,
+		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.progressf,
 	})
 	if err != nil {
 		return err
 	}
 	h := newHistogram()
 	for _, d := range report.Recoveries {
-		record(h, d)
+		h.record(d)
 	}
 	r := Result{
 		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes},
 		Extra: map[string]float64{
-			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)), "max_ms": millis(h.Max()),
+			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)),
 		},
 	}
-	r.quantiles(h)
+	r.latencies(h)
 	b.report(r)
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -25,28 +24,12 @@ type section struct {
 	files []string // of its charts
 }
 
-func (r *report) add(o outcome, files []string) { r.sections = append(r.sections, section{o, files}) }
-
-func (r *report) took() (sum time.Duration) {
-	for _, s := range r.sections {
-		sum += s.took
-	}
-	return sum
-}
-
-func (r *report) results() (list []Result) {
-	for _, s := range r.sections {
-		list = append(list, s.results...)
-	}
-	return list
-}
-
 // err names the scenarios that failed.
 func (r *report) err() error {
 	var list []error
 	for _, s := range r.sections {
 		if s.err != nil {
-			list = append(list, fmt.Errorf("%s: %w", s.scenario, s.err))
+			list = append(list, fmt.Errorf("%s: %w", s.name, s.err))
 		}
 	}
 	return errors.Join(list...)
@@ -54,10 +37,18 @@ func (r *report) err() error {
 
 func (r *report) markdown() string {
 	var w strings.Builder
+	var took time.Duration
+	for _, s := range r.sections {
+		took += s.took
+	}
 	_, _ = fmt.Fprintf(&w,
 		"# Results\n\nWritten by `%s` in `bench/` on %s; the measuring took %v. How to read it is in the "+
-			"[README](README.md).\n", r.command, r.begun.Format("2006-01-02 15:04 UTC"), r.took().Round(time.Second))
-	r.failures(&w)
+			"[README](README.md).\n", r.command, r.begun.Format("2006-01-02 15:04 UTC"), took.Round(time.Second))
+	for _, s := range r.sections {
+		if s.err != nil {
+			_, _ = fmt.Fprintf(&w, "\n**[%s](#%[1]s) failed.**\n", s.name)
+		}
+	}
 	r.goals(&w)
 	w.WriteString("\n## Machine and versions\n\n")
 	facts := slices.Concat(r.machine, r.modules)
@@ -78,14 +69,6 @@ func (r *report) markdown() string {
 	return w.String()
 }
 
-func (r *report) failures(w *strings.Builder) {
-	for _, s := range r.sections {
-		if s.err != nil {
-			_, _ = fmt.Fprintf(w, "\n**[%s](#%[1]s) failed.**\n", s.scenario)
-		}
-	}
-}
-
 // goals lists each goal beside what was seen.
 func (r *report) goals(w *strings.Builder) {
 	t := markdownTable{head: []string{"scenario", "system", "at", "goal", "seen", ""}}
@@ -93,11 +76,8 @@ func (r *report) goals(w *strings.Builder) {
 		_, own := commonParams(s.results)
 		for i, line := range s.results {
 			for _, g := range line.Goal {
-				verdict := "met"
-				if !g.Met {
-					verdict = "**missed**"
-				}
-				t.add(fmt.Sprintf("[%s](#%[1]s)", s.scenario), line.System, pairs(own[i], "%v"), g.text(line),
+				verdict := strings.ReplaceAll(g.verdict(line), "missed", "**missed**")
+				t.add(fmt.Sprintf("[%s](#%[1]s)", s.name), line.System, pairs(own[i], "%v"), g.text(line),
 					g.seen(line), verdict)
 			}
 		}
@@ -117,35 +97,41 @@ func (g Goal) text(r Result) string {
 	return fmt.Sprintf("%s %s %s", g.Of, sign, plain(g.Value))
 }
 
+func (g Goal) verdict(r Result) string {
+	if g.met(r) {
+		return "met"
+	}
+	return "missed"
+}
+
 func (g Goal) seen(r Result) string {
-	if _, measured := r.number(g.Of); !measured {
+	seen, measured := r.number(g.Of)
+	switch {
+	case !measured:
 		return "not measured"
+	case math.Abs(seen) >= 100:
+		return fmt.Sprintf("%.0f", seen)
 	}
-	if math.Abs(g.Seen) >= 100 {
-		return fmt.Sprintf("%.0f", g.Seen)
-	}
-	return fmt.Sprintf("%.3g", g.Seen)
+	return fmt.Sprintf("%.3g", seen)
 }
 
 func (s section) markdown(w *strings.Builder, flags string) {
-	_, _ = fmt.Fprintf(w, "\n## %s\n\n%s. `go run . %[1]s%[3]s`, %[4]v", s.scenario, capital(s.about), flags,
+	_, _ = fmt.Fprintf(w, "\n## %s\n\n%s. `go run . %[1]s%[3]s`, %[4]v", s.name, capital(s.about), flags,
 		s.took.Round(time.Second))
-	common, own := commonParams(s.results)
+	common, _ := commonParams(s.results)
 	if len(common) > 0 {
 		_, _ = fmt.Fprintf(w, "; %s", pairs(common, "%v"))
 	}
 	w.WriteString(".")
 	if len(s.settings) > 0 {
-		_, _ = fmt.Fprintf(w, " It asks the server for `%s`.", strings.Join(settingList(s.settings), "`, `"))
+		_, _ = fmt.Fprintf(w, " It asks the server for `%s`.", pairs(s.settings, "%v"))
 	}
 	w.WriteString("\n")
 	if s.err != nil {
 		_, _ = fmt.Fprintf(w, "\n**Failed**, after what is below:\n\n```text\n%v\n```\n", s.err)
 	}
-	if len(s.results) > 0 {
-		w.WriteString("\n")
-		lines(s.results, own).write(w)
-	}
+	w.WriteString("\n")
+	s.table(w)
 	for _, f := range s.files {
 		title := strings.TrimSuffix(f, ".svg")
 		_, _ = fmt.Fprintf(w, "\n![%s](%s/%s)\n", title, chartFolder, f)
@@ -155,26 +141,22 @@ func (s section) markdown(w *strings.Builder, flags string) {
 	}
 }
 
-// lines is the table of a scenario, without the columns that are empty.
-func lines(results []Result, own []map[string]any) markdownTable {
+// table writes the lines, without the columns that are empty.
+func (o outcome) table(w *strings.Builder) {
+	if len(o.results) == 0 {
+		return
+	}
+	_, own := commonParams(o.results)
 	t := markdownTable{head: []string{"system", "", "jobs/s", "p50 ms", "p99 ms", "ratio", "to", "goal", "more"}}
-	for i, r := range results {
+	for i, r := range o.results {
 		var goal []string
 		for _, g := range r.Goal {
-			goal = append(goal, g.text(r)+": "+g.verdict())
+			goal = append(goal, g.text(r)+": "+g.verdict(r))
 		}
 		t.add(r.System, pairs(own[i], "%v"), number(r.Rate, "%.0f"), number(r.P50, "%.2f"), number(r.P99, "%.2f"),
 			number(r.Ratio, "%.2f"), r.RatioTo, strings.Join(goal, "; "), pairs(r.Extra, "%.4g"))
 	}
-	return t.compact()
-}
-
-func settingList(settings map[string]string) []string {
-	var list []string
-	for _, k := range slices.Sorted(maps.Keys(settings)) {
-		list = append(list, k+" = "+settings[k])
-	}
-	return list
+	t.write(w)
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
@@ -187,37 +169,21 @@ type markdownTable struct {
 
 func (t *markdownTable) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// compact leaves out columns with nothing in them.
-func (t markdownTable) compact() markdownTable {
-	var keep []int
-	for i := range t.head {
-		if slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" }) {
-			keep = append(keep, i)
-		}
-	}
-	pick := func(row []string) (cells []string) {
-		for _, i := range keep {
-			cells = append(cells, row[i])
-		}
-		return cells
-	}
-	c := markdownTable{head: pick(t.head)}
-	for _, row := range t.rows {
-		c.rows = append(c.rows, pick(row))
-	}
-	return c
-}
-
+// write leaves out columns with nothing in them.
 func (t markdownTable) write(w *strings.Builder) {
-	row := func(cells []string) {
-		for _, cell := range cells {
-			w.WriteString("| " + strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell) + " ")
+	escape := strings.NewReplacer("|", `\|`, "\n", " ")
+	rule := slices.Repeat([]string{"---"}, len(t.head))
+	for n, row := range slices.Concat([][]string{t.head, rule}, t.rows) {
+		for i, cell := range row {
+			if !slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "" }) {
+				continue
+			}
+			if n == 1 {
+				w.WriteString("|" + cell)
+			} else {
+				w.WriteString("| " + escape.Replace(cell) + " ")
+			}
 		}
 		w.WriteString("|\n")
-	}
-	row(t.head)
-	w.WriteString(strings.Repeat("|---", len(t.head)) + "|\n")
-	for _, cells := range t.rows {
-		row(cells)
 	}
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -16,53 +14,60 @@ import (
 
 // A Result is one line of the table. Zero numbers were not measured.
 type Result struct {
-	Scenario string
-	System   string
-	Params   map[string]any
-	Rate     float64
-	P50      float64
-	P99      float64
-	RatioTo  string
-	Ratio    float64
-	Goal     goals
-	Extra    map[string]float64
+	System  string
+	Params  map[string]any
+	Rate    float64
+	P50     float64
+	P99     float64
+	RatioTo string
+	Ratio   float64
+	Goal    goals
+	Extra   map[string]float64
 }
 
-// quantiles fills in the latencies.
-func (r *Result) quantiles(h *hdrhistogram.Histogram) {
+// latencies fills in what a histogram tells, if there is something in it.
+func (r *Result) latencies(h *histogram) {
 	if h.TotalCount() > 0 {
-		r.P50, r.P99 = millis(h.ValueAtQuantile(50)), millis(h.ValueAtQuantile(99))
+		r.P50, r.P99 = h.millis(50), h.millis(99)
+		r.more("max_ms", h.millis(100))
 	}
 }
 
-func millis(us int64) float64 { return float64(us) / 1000 }
+// more adds a number that has no column.
+func (r *Result) more(name string, v float64) {
+	if r.Extra == nil {
+		r.Extra = make(map[string]float64)
+	}
+	r.Extra[name] = v
+}
 
-// newHistogram counts microseconds, up to a minute, to three digits.
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, time.Minute.Microseconds(), 3)
+// A histogram counts microseconds, up to a minute, to three digits.
+type histogram struct {
+	mu sync.Mutex
+	*hdrhistogram.Histogram
+}
+
+func newHistogram() *histogram {
+	return &histogram{Histogram: hdrhistogram.New(1, time.Minute.Microseconds(), 3)}
 }
 
 // record adds a duration. One that is off the scale counts as its end.
-func record(h *hdrhistogram.Histogram, d time.Duration) {
+func (h *histogram) record(d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	_ = h.RecordValue(min(max(d.Microseconds(), 1), h.HighestTrackableValue()))
 }
 
-// printTable is the table of the report for a terminal, with all parameters on each line.
-func printTable(w io.Writer, results []Result) error {
-	if len(results) == 0 {
-		return nil
-	}
-	params := make([]map[string]any, len(results))
-	for i, r := range results {
-		params[i] = r.Params
-	}
-	t := lines(results, params)
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "scenario\t"+strings.Join(t.head, "\t"))
-	for i, cells := range t.rows {
-		_, _ = fmt.Fprintln(tw, results[i].Scenario+"\t"+strings.Join(cells, "\t"))
-	}
-	return tw.Flush()
+// total is how many were recorded, also while others are.
+func (h *histogram) total() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.TotalCount()
+}
+
+// millis is a quantile of 100.
+func (h *histogram) millis(quantile float64) float64 {
+	return float64(h.ValueAtQuantile(quantile)) / 1000
 }
 
 func number(v float64, format string) string {
@@ -86,11 +91,10 @@ func commonParams(results []Result) (common map[string]any, own []map[string]any
 	differ := make(map[string]bool)
 	for _, r := range results {
 		for k, v := range r.Params {
-			if first, ok := common[k]; !ok {
-				common[k] = v
-			} else if !reflect.DeepEqual(first, v) {
+			if first, ok := common[k]; ok && first != v {
 				differ[k] = true
 			}
+			common[k] = v
 		}
 	}
 	maps.DeleteFunc(common, func(k string, _ any) bool { return differ[k] })
@@ -107,9 +111,6 @@ type Goal struct {
 	Of    string // "ratio", "p99_ms", or a key of Extra
 	Op    string // ">=" or "<="
 	Value float64
-	// Seen and Met are filled in when the line is reported. What was not measured is not met.
-	Seen float64
-	Met  bool
 }
 
 // goals are all bounds of a line. Their zero value is none.
@@ -121,15 +122,10 @@ func atLeast(v float64) goals { return goals{{Of: "ratio", Op: ">=", Value: v}} 
 // atMost is an upper bound of the ratio, of a latency or of an extra.
 func atMost(v float64, of string) goals { return goals{{Of: of, Op: "<=", Value: v}} }
 
-// judge returns the goals with what was seen.
-func (g goals) judge(r Result) goals {
-	g = slices.Clone(g) // the scenario may give them to several lines
-	for i := range g {
-		seen, measured := r.number(g[i].Of)
-		g[i].Seen = seen
-		g[i].Met = measured && (g[i].Op == ">=" && seen >= g[i].Value || g[i].Op == "<=" && seen <= g[i].Value)
-	}
-	return g
+// met tells whether a line reaches the goal. What was not measured does not.
+func (g Goal) met(r Result) bool {
+	seen, measured := r.number(g.Of)
+	return measured && (g.Op == ">=" && seen >= g.Value || g.Op == "<=" && seen <= g.Value)
 }
 
 // number returns one of a line's numbers, by its name, and whether it was measured.
@@ -146,10 +142,3 @@ func (r Result) number(name string) (v float64, measured bool) {
 
 // plain is a number without an exponent.
 func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-
-func (g Goal) verdict() string {
-	if g.Met {
-		return "met"
-	}
-	return "missed"
-}

@@ -57,10 +57,7 @@ func newRoll(from int64, n int) *roll {
 func (l *roll) call(number int64) {
 	i := number - l.from
 	if i >= l.goal {
-		select {
-		case l.unsettled <- fmt.Errorf("number %d, and there are %d from %d", number, l.goal, l.from):
-		default:
-		}
+		l.fail(fmt.Errorf("number %d, and there are %d from %d", number, l.goal, l.from))
 		return
 	}
 	if i < 0 || l.ticked[i].Swap(true) {
@@ -79,11 +76,13 @@ var errNone = errors.New("no job in that time")
 
 // wait waits for all numbers, or for the end of the limit, and returns how long they took, or would have taken.
 func (l *roll) wait(ctx context.Context, limit time.Duration) (time.Duration, error) {
-	over := make(chan struct{})
+	errOver := errors.New("over")
 	if limit > 0 {
-		defer time.AfterFunc(limit, func() { close(over) }).Stop()
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errOver)
+		defer cancel()
 	}
-	if err := l.tally.wait(ctx, over); err != nil {
+	if err := l.tally.wait(ctx); err != nil && !errors.Is(err, errOver) {
 		return 0, err
 	}
 	switch worked := l.count.Load(); worked {

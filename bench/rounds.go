@@ -75,7 +75,7 @@ func median(values []float64) float64 {
 type contest struct {
 	system, to *system
 	goal       goals
-	extra      func() map[string]float64
+	fill       func(r *Result, rates rounds) // in what else there is to tell; may be nil
 }
 
 // hold has the systems of the contests take turns, and reports. A system may be in more than one.
@@ -93,8 +93,8 @@ func hold(ctx context.Context, b *bench, count, n int, contests []contest) error
 	for _, c := range contests {
 		r := rates.result(c.system, c.to)
 		r.Goal = c.goal
-		if c.extra != nil {
-			r.Extra = c.extra()
+		if c.fill != nil {
+			c.fill(&r, rates)
 		}
 		b.report(r)
 	}

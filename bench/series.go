@@ -1,11 +1,10 @@
 package main
 
 import (
-	"fmt"
+	"slices"
 
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
-	"gonum.org/v1/plot/vg"
 )
 
 // A chart is a picture of curves: something over time, or a rate by the size of what it may depend on.
@@ -24,13 +23,11 @@ type axis struct {
 // A series is one curve.
 type series struct {
 	name   string
-	points []point
+	points plotter.XYs
 }
 
-type point struct{ x, y float64 }
-
 // add puts a point at the end of the curve.
-func (s *series) add(x, y float64) { s.points = append(s.points, point{x, y}) }
+func (s *series) add(x, y float64) { s.points = append(s.points, plotter.XY{X: x, Y: y}) }
 
 // plot hands over a chart. It is drawn if charts are asked for.
 func (b *bench) plot(c chart) { b.charts = append(b.charts, c) }
@@ -40,43 +37,26 @@ const manyPoints = 40
 
 // picture draws the curves. It is nil if there is nothing to see.
 func (c chart) picture() (*picture, error) {
-	p := newPicture(c.title, 480, 260)
-	p.scale(&p.plot.X, c.x)
-	p.scale(&p.plot.Y, c.y)
-	for i, s := range c.series {
-		points := s.visible(c.y.log)
-		if len(points) == 0 {
-			continue
-		}
-		line, dots, err := plotter.NewLinePoints(points)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-		line.Color, line.Width = colorOf(i), vg.Points(1.5)
-		dots.Color, dots.Shape, dots.Radius = colorOf(i), plotutil.Shape(i), vg.Points(2.5)
-		p.plot.Add(line)
+	p := newPicture(c.title, 480, 260, c.x, c.y)
+	draw := plotutil.AddLinePoints
+	var curves []any
+	for _, s := range c.series {
+		points := slices.DeleteFunc(slices.Clone(s.points), func(p plotter.XY) bool {
+			return p.Y <= 0 && c.y.log // what a logarithmic axis cannot show
+		})
 		if len(points) > manyPoints {
-			p.legend.Add(s.name, line)
-		} else {
-			p.plot.Add(dots)
-			p.legend.Add(s.name, line, dots)
+			draw = plotutil.AddLines
 		}
-		p.entries++
+		if len(points) > 0 {
+			curves = append(curves, s.name, points)
+		}
 	}
-	if p.entries == 0 {
+	if len(curves) == 0 {
 		return nil, nil
+	}
+	if err := draw(p.Plot, curves...); err != nil {
+		return nil, err
 	}
 	p.fit()
 	return p, nil
-}
-
-// visible leaves out what a logarithmic axis cannot show.
-func (s series) visible(logY bool) plotter.XYs {
-	var list plotter.XYs
-	for _, pt := range s.points {
-		if pt.y > 0 || !logY {
-			list = append(list, plotter.XY{X: pt.x, Y: pt.y})
-		}
-	}
-	return list
 }

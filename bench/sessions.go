@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"time"
 
@@ -13,39 +13,30 @@ import (
 // sessions compares the lease of a session (fifo.Settings.SessionLease) with the default one, which is a transaction
 // for each job.
 type sessions struct {
-	crowd, connections, crowdLanes int
-	takes                          time.Duration
+	crowd, crowdLanes int           // jobs at once; lanes of the default lease, to see what memory one needs
+	takes             time.Duration // each of the crowd
 
-	long, groups, drain int
-	rate                float64
-	measure             time.Duration
+	long, groups, drain int           // jobs that run all the time; of short ones: groups, and those there at the end
+	rate                float64       // arrivals of short jobs per second in a queue beside them
+	measure             time.Duration // how long they run
 
-	jobs, rounds, lanes int
-	atOnce              string
+	jobs, rounds, lanes int   // that do nothing, for each system in all rounds; jobs at once with the default lease
+	atOnce              []int // jobs at once with the session lease
 
-	killed, few, kills, survivors int
+	killed, few, kills int // jobs that run in the process that is killed, or fewer; and how often
 }
+
+// survivors are processes with room for the jobs of one that is killed.
+const survivors = 2
 
 const defaultLease, sessionLease = "default lease", "session lease"
 
-func (s *sessions) flags(f *flag.FlagSet) {
-	f.IntVar(&s.crowd, "crowd", 5000, "crowd: jobs at once")
-	f.DurationVar(&s.takes, "takes", 30*time.Second, "crowd: how long each of them takes")
-	f.IntVar(&s.connections, "connections", 20, "crowd: connections of the process, its client's pool included")
-	f.IntVar(&s.crowdLanes, "crowd-lanes", 200, "crowd: lanes of the default lease, to see what memory one needs")
-	f.IntVar(&s.long, "long", 50, "long: jobs that run all the time")
-	f.DurationVar(&s.measure, "for", 2*time.Minute, "long: how long they run")
-	f.Float64Var(&s.rate, "rate", 500, "long: arrivals of short jobs per second in a queue beside them")
-	f.IntVar(&s.groups, "groups", 1000, "long, rate: message groups of the short jobs")
-	f.IntVar(&s.drain, "drain", 40_000, "long: short jobs that are there at once at the end")
-	f.IntVar(&s.jobs, "jobs", 60_000, "rate: jobs that do nothing, for each system in all rounds together")
-	f.IntVar(&s.rounds, "rounds", 3, "rate: rounds")
-	f.IntVar(&s.lanes, "lanes", 16, "long, rate: jobs at once with the default lease; lanes with the other")
-	f.StringVar(&s.atOnce, "at-once", "16,100,400", "rate: jobs at once with the session lease")
-	f.IntVar(&s.killed, "killed", 1000, "kill: jobs that run in the process that is killed")
-	f.IntVar(&s.few, "few", 50, "kill: the same with the default lease: each is a connection")
-	f.IntVar(&s.kills, "kills", 5, "kill: how often")
-	f.IntVar(&s.survivors, "survivors", 2, "kill: other processes, with room for these jobs together")
+// leaseName is that of either.
+func leaseName(session bool) string {
+	if session {
+		return sessionLease
+	}
+	return defaultLease
 }
 
 func (s *sessions) run(ctx context.Context, b *bench) error {
@@ -60,42 +51,32 @@ func (s *sessions) run(ctx context.Context, b *bench) error {
 // noops has jobs that do nothing worked by both leases, one after the other. The goal is for the number of jobs at once
 // that is best.
 func (s *sessions) noops(ctx context.Context, b *bench) error {
-	list, err := numbers("at-once", s.atOnce, 1)
-	if err != nil {
-		return err
+	var base *system
+	var contests []contest
+	var others []*system
+	tell := func(r *Result, rates rounds) {
+		for _, other := range others {
+			if rates.ratio(other, base) > r.Ratio {
+				return
+			}
+		}
+		r.Goal = atLeast(0.5)
 	}
-	var systems []*system
-	for _, n := range append([]int{0}, list...) {
+	for _, n := range append([]int{0}, s.atOnce...) {
 		c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, atOnce: n}
-		sys, err := c.system(ctx, "no-op, "+defaultLease, fmt.Sprintf("sessions_rate_%d", n), 1)
+		sys, err := c.system(ctx, "no-op, "+leaseName(n > 0), 1)
 		if err != nil {
 			return err
 		}
-		sys.params = map[string]any{"at_once": s.lanes}
-		if n > 0 {
-			sys.name, sys.params = "no-op, "+sessionLease, map[string]any{"at_once": n}
+		sys.params = map[string]any{"at_once": cmp.Or(n, s.lanes)}
+		if base == nil {
+			base, contests = sys, []contest{{system: sys}}
+			continue
 		}
-		systems = append(systems, sys)
+		others = append(others, sys)
+		contests = append(contests, contest{system: sys, to: base, fill: tell})
 	}
-	rates, err := alternate(ctx, s.rounds, max(s.jobs/s.rounds, 1), systems)
-	if err != nil {
-		return err
-	}
-	b.report(rates.result(systems[0], nil))
-	best := systems[1]
-	for _, sys := range systems[1:] {
-		if rates.ratio(sys, systems[0]) > rates.ratio(best, systems[0]) {
-			best = sys
-		}
-	}
-	for _, sys := range systems[1:] {
-		r := rates.result(sys, systems[0])
-		if sys == best {
-			r.Goal = atLeast(0.5)
-		}
-		b.report(r)
-	}
-	return nil
+	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
 }
 
 // kill measures from the SIGKILL of a process that runs many jobs to the starts of their second attempts, which go on.
@@ -103,29 +84,26 @@ func (s *sessions) noops(ctx context.Context, b *bench) error {
 func (s *sessions) kill(ctx context.Context, b *bench) error {
 	client := fifo.Open(b.pool, nil)
 	defer func() { _ = client.Close() }()
-	few := min(s.few, s.killed)
 	cases := []struct {
 		session, goOn bool
 		jobs, kills   int
 		goal          goals
 	}{
-		{false, false, few, s.kills, nil},
-		{false, true, few, 1, nil},
-		{true, true, few, s.kills, nil},
+		{false, false, s.few, s.kills, nil},
+		{false, true, s.few, 1, nil},
+		{true, true, s.few, s.kills, nil},
 		{true, true, s.killed, s.kills, atMost(1000, "p99_ms")},
 	}
 	for i, k := range cases {
 		r := Result{
-			System: "killed, " + defaultLease, Params: map[string]any{"running": k.jobs, "go_on": k.goOn}, Goal: k.goal,
-		}
-		if k.session {
-			r.System = "killed, " + sessionLease
+			System: "killed, " + leaseName(k.session), Goal: k.goal,
+			Params: map[string]any{"running": k.jobs, "go_on": k.goOn},
 		}
 		h := newHistogram()
 		for n := range k.kills {
 			cfg := killbench.CrowdConfig{
 				URL: b.url, Queue: fmt.Sprintf("kill-%d-%d", i, n), Session: k.session, Jobs: k.jobs,
-				Survivors: s.survivors, GoOn: k.goOn, Logf: b.notef,
+				Survivors: survivors, GoOn: k.goOn, Logf: b.progressf,
 			}
 			if err := client.Queue(cfg.Queue).Configure(ctx, fifo.Settings{SessionLease: k.session}); err != nil {
 				return err
@@ -135,13 +113,11 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 				return err
 			}
 			for _, d := range report.Recoveries {
-				record(h, d)
+				h.record(d)
 			}
 		}
-		r.Extra = map[string]float64{
-			"kills": float64(k.kills), "recovered": float64(h.TotalCount()), "max_ms": millis(h.Max()),
-		}
-		r.quantiles(h)
+		r.Extra = map[string]float64{"kills": float64(k.kills), "recovered": float64(h.TotalCount())}
+		r.latencies(h)
 		b.report(r)
 	}
 	return nil

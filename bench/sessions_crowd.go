@@ -13,10 +13,12 @@ import (
 )
 
 // beside are the connections of a worker with one lease that are no lanes: one looks for work and one listens; with the
-// session lease one holds the groups and two settle jobs. inPool are those of its client's pool at most.
+// session lease one holds the groups and two settle jobs. inPool are those of its client's pool at most; all together
+// may be as many as connections.
 const (
 	besideLanes, besideSession = 2, 5
 	inPool                     = 4
+	connections                = 20
 )
 
 // lockTable is how many locks a server has room for with PostgreSQL's default settings: max_locks_per_transaction times
@@ -26,29 +28,28 @@ const lockTable = 64 * 100
 // gather asks how many jobs that take a while one process runs at once, on so many connections, and what it costs to
 // have them wait there: memory of the process, and locks of the server.
 func (s *sessions) gather(ctx context.Context, b *bench) error {
-	lanes := s.connections - inPool - besideSession
-	few := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: s.connections - inPool - besideLanes}}
+	lanes := connections - inPool - besideSession
+	few := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: connections - inPool - besideLanes}}
 	wide := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: min(s.crowdLanes, s.crowd)}}
 	all := &gathering{crew: &crew{db: b.database, groups: s.crowd, lanes: lanes, atOnce: s.crowd}, whole: true}
-	for i, g := range []*gathering{few, wide, all} {
+	for _, g := range []*gathering{few, wide, all} {
 		g.takes, g.want = s.takes, g.crew.lanes
 		if g.whole {
 			g.want = s.crowd
 		}
-		if err := g.run(ctx, b, fmt.Sprintf("sessions_crowd_%d", i)); err != nil {
+		if err := g.run(ctx, b); err != nil {
 			return err
 		}
 		r := Result{
-			System: "crowd, " + defaultLease, Params: map[string]any{"jobs": s.crowd, "takes": s.takes.String()},
-			Extra: g.seen,
+			System: "crowd, " + leaseName(g.whole), Extra: g.seen,
+			Params: map[string]any{"jobs": s.crowd, "takes": s.takes.String()},
 		}
 		if g.whole {
-			r.System = "crowd, " + sessionLease
 			r.Rate = float64(s.crowd) / g.took.Seconds()
 			r.RatioTo, r.Ratio = "jobs at once of the "+defaultLease, all.seen["at_once"]/few.seen["at_once"]
 			r.Goal = goals{
 				{Of: "at_once", Op: ">=", Value: float64(s.crowd)},
-				{Of: "connections", Op: "<=", Value: float64(s.connections)},
+				{Of: "connections", Op: "<=", Value: connections},
 				{Of: "advisory_locks", Op: "<=", Value: 1},
 			}
 			r.Extra["of_time_at_once"] = s.takes.Seconds() / g.took.Seconds()
@@ -81,16 +82,15 @@ func (g *gathering) handle(ctx context.Context, _ *fifo.Job) error {
 	return g.stand(ctx)
 }
 
-func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
+func (g *gathering) run(ctx context.Context, b *bench) error {
 	c := g.crew
 	g.vigil, g.seen, c.handler = newVigil(), make(map[string]float64), g.handle
-	if err := c.stock(ctx, schema, c.groups); err != nil {
+	if err := c.stock(ctx, c.groups); err != nil {
 		return err
 	}
 	before := restingMemory()
 	y := newTally(c.groups)
-	cfg := &fifo.Config{Hooks: y.hooks()}
-	err := c.run(ctx, cfg, func(ctx context.Context) error {
+	err := c.run(ctx, y.hooks(), func(ctx context.Context) error {
 		defer g.end()
 		begin := time.Now()
 		err := until(ctx, func() (bool, error) {
@@ -108,10 +108,9 @@ func (g *gathering) run(ctx context.Context, b *bench, schema string) error {
 		if err := g.look(ctx, b); err != nil || !g.whole {
 			return err
 		}
-		err = y.wait(ctx, c.failed)
-		g.took = y.took()
-		return err
+		return y.wait(ctx)
 	})
+	g.took = y.took()
 	if err != nil {
 		return err
 	}

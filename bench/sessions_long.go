@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,7 +69,7 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 		also: l.staff,
 	}
 	l.crew = c
-	if err := c.own(ctx, fmt.Sprintf("sessions_long_%t", l.session)); err != nil {
+	if err := c.own(ctx); err != nil {
 		return Result{}, err
 	}
 	if err := c.configure(ctx, longQueue, fifo.Settings{SessionLease: l.session}); err != nil {
@@ -78,41 +77,29 @@ func (l *longBeside) run(ctx context.Context, b *bench) (Result, error) {
 	}
 	l.traffic = newTraffic(max(int(l.rate*l.measure.Seconds()), 1), l.groups, even)
 	l.traffic.arrive(l.rate)
-	y := newTally(len(l.traffic.passages) + l.drain + l.long)
+	y := l.traffic.tally(l.drain + l.long)
 	var drained time.Duration
-	err := c.run(ctx, &fifo.Config{Schema: c.schema, Hooks: l.traffic.hooks(y)}, func(ctx context.Context) error {
+	err := c.shift(ctx, y, func(ctx context.Context) (err error) {
 		defer l.end() // also if something fails: the worker waits for its handlers
 		if err := l.start(ctx, c, longQueue, l.groups, l.long); err != nil {
 			return err
 		}
-		if err := l.pass(ctx); err != nil {
+		if err := l.traffic.send(ctx, c); err != nil {
 			return err
 		}
-		var err error
+		sent := int64(l.long + len(l.traffic.passages))
+		if err := until(ctx, func() (bool, error) { return c.ledger.count.Load() == sent, nil }); err != nil {
+			return err
+		}
 		if drained, err = l.drainAll(ctx, y); err != nil {
 			return err
 		}
-		if err := l.vacuum(ctx, b); err != nil {
-			return err
-		}
-		l.end()
-		return y.wait(ctx, c.failed)
+		return l.vacuum(ctx, b)
 	})
 	if err != nil {
 		return Result{}, err
 	}
-	return l.result(drained), c.audit(ctx)
-}
-
-// pass sends the short jobs at their times.
-func (l *longBeside) pass(ctx context.Context) error {
-	ctx, cancel := l.crew.untilFailed(ctx, nil)
-	defer cancel(nil)
-	if err := l.traffic.send(ctx, l.crew); err != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	sent := int64(l.long + len(l.traffic.passages))
-	return until(ctx, func() (bool, error) { return l.crew.ledger.count.Load() == sent, nil })
+	return l.result(drained), nil
 }
 
 // drainAll adds many jobs at once, in groups of their own, and waits for them. The long ones have run for long by then.
@@ -126,8 +113,6 @@ func (l *longBeside) drainAll(ctx context.Context, y *tally) (time.Duration, err
 		return 0, err
 	}
 	begin := time.Now()
-	ctx, cancel := c.untilFailed(ctx, y.unsettled)
-	defer cancel(nil)
 	err := until(ctx, func() (bool, error) { return y.count.Load() >= goal, nil })
 	return time.Since(begin), err
 }
@@ -154,19 +139,14 @@ func (l *longBeside) vacuum(ctx context.Context, b *bench) error {
 func (l *longBeside) result(drained time.Duration) Result {
 	woken := newHistogram()
 	for _, w := range l.traffic.waits() {
-		record(woken, w.sinceSent)
+		woken.record(w.sinceSent)
 	}
 	r := Result{
-		System: "long, " + defaultLease, Rate: float64(l.drain) / drained.Seconds(), Params: map[string]any{
+		System: "long, " + leaseName(l.session), Rate: float64(l.drain) / drained.Seconds(), Params: map[string]any{
 			"long": l.long, "for": l.measure.String(), "rate": l.rate,
 		},
-		Extra: map[string]float64{
-			"dead_rows": l.dead, "old_transactions": float64(l.xids), "max_ms": millis(woken.Max()),
-		},
+		Extra: map[string]float64{"dead_rows": l.dead, "old_transactions": float64(l.xids)},
 	}
-	if l.session {
-		r.System = "long, " + sessionLease
-	}
-	r.quantiles(woken)
+	r.latencies(woken)
 	return r
 }

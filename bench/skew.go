@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/pgfifo/pgfifo/fifo"
 )
 
 // skew asks what a few busy groups do to the others: first with everything there before the workers, who are then busy
@@ -17,15 +13,6 @@ type skew struct {
 	jobs, groups, lanes, rounds int
 	load                        float64
 	measure                     time.Duration
-}
-
-func (s *skew) flags(f *flag.FlagSet) {
-	f.IntVar(&s.jobs, "jobs", 200_000, "jobs of each distribution that are there before, in all rounds together")
-	f.IntVar(&s.groups, "groups", 10_000, "message groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.rounds, "rounds", 2, "rounds")
-	f.Float64Var(&s.load, "load", 0.5, "arrivals, as a part of the rate with everything there before")
-	f.DurationVar(&s.measure, "for", 10*time.Second, "time of arrivals in a round")
 }
 
 func (s *skew) run(ctx context.Context, b *bench) error {
@@ -78,34 +65,26 @@ func (s *skew) pass(ctx context.Context, b *bench, t *traffic, before bool) (tim
 	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: t.handle}
 	c.prepare()
 	if before {
-		if err := t.load(ctx, c); err != nil {
-			return 0, err
-		}
-		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
+		if err := errors.Join(t.load(ctx, c), c.vacuum(ctx)); err != nil {
 			return 0, err
 		}
 	}
-	y := newTally(len(t.passages))
-	err := c.run(ctx, &fifo.Config{Hooks: t.hooks(y)}, func(ctx context.Context) error {
-		if !before {
-			if err := c.connected(ctx, 2); err != nil {
-				return err
-			}
-			if err := t.send(ctx, c); err != nil {
-				return err
-			}
+	y := t.tally(0)
+	err := c.shift(ctx, y, func(ctx context.Context) error {
+		if before {
+			return nil
 		}
-		return y.wait(ctx, c.failed)
+		if err := c.connected(ctx); err != nil {
+			return err
+		}
+		return t.send(ctx, c)
 	})
-	if err != nil {
-		return 0, err
-	}
-	return y.took(), c.audit(ctx)
+	return y.took(), err
 }
 
 // A queueing adds up the waits of several passes.
 type queueing struct {
-	all, cold *hdrhistogram.Histogram
+	all, cold *histogram
 	count     int
 	took      time.Duration
 
@@ -126,9 +105,9 @@ func (q *queueing) add(t *traffic, took time.Duration, groups int) {
 	q.count += len(t.passages)
 	q.took += took
 	for _, w := range t.waits() {
-		record(q.all, w.sinceDue)
+		q.all.record(w.sinceDue)
 		if !w.hot {
-			record(q.cold, w.sinceDue)
+			q.cold.record(w.sinceDue)
 		}
 		if w.started.starts > busy {
 			continue
@@ -151,16 +130,12 @@ func (q *queueing) result(s *skew, sh shape, load string) Result {
 	r := Result{System: "pgfifo", Rate: float64(q.count) / q.took.Seconds(), Params: map[string]any{
 		"shape": sh.name, "load": load, "groups": s.groups, "lanes": s.lanes,
 	}}
-	r.quantiles(q.all)
-	cold := Result{}
-	cold.quantiles(q.cold)
-	if r.P99 > 0 && cold.P99 > 0 {
-		r.RatioTo, r.Ratio = "p99 of all, by the cold groups' p99", cold.P99/r.P99
-	}
-	r.Extra = map[string]float64{
-		"cold_p50_ms": cold.P50, "cold_p99_ms": cold.P99, "max_ms": millis(q.all.Max()),
-		"cold_max_ms": millis(q.cold.Max()),
-	}
+	r.latencies(q.all)
+	cold := q.cold.millis(99)
+	r.RatioTo, r.Ratio = "p99 of all, by the cold groups' p99", cold/r.P99
+	r.more("cold_p50_ms", q.cold.millis(50))
+	r.more("cold_p99_ms", cold)
+	r.more("cold_max_ms", q.cold.millis(100))
 	q.tellRounds(&r)
 	return r
 }

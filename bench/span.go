@@ -12,9 +12,7 @@ import (
 
 // A span is what was seen of a system under a snapshot, from beginning to end.
 type span struct {
-	every   time.Duration
-	counted bool // the server counts statements
-
+	every  time.Duration
 	before float64 // jobs per second before the snapshot
 	marks  []mark
 	dead   int64
@@ -86,9 +84,6 @@ func (sp *span) follow(ctx context.Context, b *bench, sub *subject, during time.
 
 // look adds up what the server counted of the statements that take jobs.
 func (sp *span) look(ctx context.Context, db *database, sub *subject, m *mark) error {
-	if !sp.counted {
-		return nil
-	}
 	list, err := db.statements(ctx)
 	m.calls, m.claimed = 0, 0
 	for _, st := range list {
@@ -138,7 +133,7 @@ func (sp *span) result(system string, params map[string]any) Result {
 	if r.Extra["first_per_s"] > 0 {
 		r.Ratio = r.Extra["last_per_s"] / r.Extra["first_per_s"]
 	}
-	if sp.counted {
+	if last.calls > 0 {
 		r.Extra["first_claim_ms"], r.Extra["last_claim_ms"] = head[1].claim(head[0]), tail[1].claim(tail[0])
 	}
 	return r

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
@@ -17,13 +17,6 @@ type statements struct {
 	jobs, groups, lanes, rounds int
 }
 
-func (s *statements) flags(f *flag.FlagSet) {
-	f.IntVar(&s.jobs, "jobs", 60_000, "jobs for each handler, in all rounds together")
-	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.lanes, "lanes", 16, "jobs at once")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-}
-
 func (s *statements) run(ctx context.Context, b *bench) error {
 	if err := b.openStatements(ctx); err != nil {
 		return err
@@ -32,10 +25,12 @@ func (s *statements) run(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	idle := s.count(b, "pgfifo, no-op handler", nil)
-	writing := s.count(b, "pgfifo, INSERT by PgxTx", insertEffect)
+	var trips roundTrips
+	b.dial = trips.dial
+	idle := s.count(b, &trips, "pgfifo, no-op handler", nil)
+	writing := s.count(b, &trips, "pgfifo, INSERT by PgxTx", insertEffect)
 	err = hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), []contest{
-		{system: idle.system, extra: idle.perJob}, {system: writing.system, to: idle.system, extra: writing.perJob},
+		{system: idle.system, fill: idle.tell}, {system: writing.system, to: idle.system, fill: writing.tell},
 	})
 	if err != nil {
 		return err
@@ -64,17 +59,12 @@ type statementCount struct {
 	byText  map[string]*statement
 }
 
-func (s *statements) count(b *bench, name string, h fifo.Handler) *statementCount {
+func (s *statements) count(b *bench, trips *roundTrips, name string, h fifo.Handler) *statementCount {
 	sc := &statementCount{byText: make(map[string]*statement)}
-	var trips roundTrips
-	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: h, dial: trips.dial}
+	c := &crew{db: b.database, groups: s.groups, lanes: s.lanes, handler: h}
 	c.prepare()
-	params := map[string]any{"groups": s.groups, "lanes": s.lanes}
-	sc.system = &system{name: name, params: params, work: func(ctx context.Context, n int) (time.Duration, error) {
-		if err := c.fill(ctx, n); err != nil {
-			return 0, err
-		}
-		if err := b.resetStatements(ctx); err != nil {
+	sc.system = &system{name: name, params: c.params(), work: func(ctx context.Context, n int) (time.Duration, error) {
+		if err := errors.Join(c.fill(ctx, n), b.resetStatements(ctx)); err != nil {
 			return 0, err
 		}
 		before, err := b.commits(ctx)
@@ -87,7 +77,8 @@ func (s *statements) count(b *bench, name string, h fifo.Handler) *statementCoun
 			return 0, err
 		}
 		sc.trips += trips.count.Load()
-		if err := c.gone(ctx); err != nil { // the server counts a session's last commits when it ends
+		gone := func(n int) bool { return n == 0 }
+		if err := b.sessions(ctx, gone); err != nil { // the server counts a session's last commits when it ends
 			return 0, err
 		}
 		after, err := b.commits(ctx)
@@ -115,9 +106,9 @@ func (sc *statementCount) add(ctx context.Context, db *database) error {
 	return err
 }
 
-// perJob sums up. It includes the start and the end of the workers, and the look-ups beside the lanes. Of a prepared
+// tell sums up. It includes the start and the end of the workers, and the look-ups beside the lanes. Of a prepared
 // COMMIT, pg_stat_statements counts the first call of each connection only, so commits have a number of their own.
-func (sc *statementCount) perJob() map[string]float64 {
+func (sc *statementCount) tell(r *Result, _ rounds) {
 	var calls, total, looking float64
 	for _, s := range sc.byText {
 		calls, total = calls+float64(s.Calls), total+s.Total
@@ -126,7 +117,7 @@ func (sc *statementCount) perJob() map[string]float64 {
 		}
 	}
 	jobs := float64(sc.jobs)
-	return map[string]float64{
+	r.Extra = map[string]float64{
 		"statements_per_job": calls / jobs, "commits_per_job": float64(sc.commits) / jobs,
 		"round_trips_per_job": float64(sc.trips) / jobs,
 		"server_us_per_job":   total / jobs * 1000, "discovery_share": looking / total,

@@ -55,17 +55,31 @@ func (d *database) openStatements(ctx context.Context) error {
 		return fmt.Errorf("the server does not count statements; set shared_preload_libraries = "+
 			"'pg_stat_statements': %w", err)
 	}
+	d.counting = true
 	return nil
+}
+
+// tryStatements is for those that go on without: nothing is counted then.
+func (b *bench) tryStatements(ctx context.Context) {
+	if err := b.openStatements(ctx); err != nil {
+		b.notef("without the server's own figures: %v", err)
+	}
 }
 
 // resetStatements begins to count anew, for this database alone.
 func (d *database) resetStatements(ctx context.Context) error {
+	if !d.counting {
+		return nil
+	}
 	return d.exec(ctx,
 		"SELECT pg_stat_statements_reset(0, (SELECT oid FROM pg_database WHERE datname = current_database()), 0)")
 }
 
 // statements returns what was counted in this database, the most expensive first.
 func (d *database) statements(ctx context.Context) ([]statement, error) {
+	if !d.counting {
+		return nil, nil
+	}
 	rows, _ := d.pool.Query(ctx, `SELECT query, calls, total_exec_time FROM pg_stat_statements
 		WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database())
 		  AND query NOT LIKE '%pg_stat_statements%'

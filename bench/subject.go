@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
@@ -69,45 +66,4 @@ func beside(ctx context.Context, f, other func(context.Context) error) error {
 		return f(ctx)
 	})
 	return eg.Wait()
-}
-
-// A watch counts what a crew works in several runs, and ends a run in which something fails.
-type watch struct {
-	crew   *crew
-	tally  *tally
-	beside int64 // messages that the crew did not fill in itself
-}
-
-func newWatch(c *crew) *watch { return &watch{crew: c, tally: newTally(math.MaxInt)} }
-
-func (w *watch) run(ctx context.Context, pollOnly bool, meanwhile func(context.Context) error) error {
-	c, t := w.crew, w.tally
-	cfg := &fifo.Config{PollOnly: pollOnly, Hooks: t.hooks()}
-	err := c.run(ctx, cfg, func(ctx context.Context) error {
-		ctx, cancel := c.untilFailed(ctx, t.unsettled)
-		defer cancel(nil)
-		return errors.Join(meanwhile(ctx), context.Cause(ctx))
-	})
-	if err != nil {
-		return err
-	}
-	c.filled += w.beside // for the audit only: the next fill goes on with its own numbers
-	defer func() { c.filled -= w.beside }()
-	return c.audit(ctx)
-}
-
-// untilFailed returns a context that ends when the ledger finds a promise broken, which it then tells, or an attempt
-// does not succeed.
-func (c *crew) untilFailed(ctx context.Context, unsettled <-chan error) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case err := <-unsettled:
-			cancel(err)
-		case <-c.failed:
-			cancel(errors.New("stopped"))
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }

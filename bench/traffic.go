@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -80,20 +82,29 @@ func (t *traffic) passage(job *fifo.Job) *passage {
 // handle is a handler that does nothing else.
 func (t *traffic) handle(_ context.Context, job *fifo.Job) error {
 	if p := t.passage(job); p != nil {
-		p.started = moment{time.Since(t.begin), t.starts.Add(1) - 1}
+		t.start(p)
 	}
 	return nil
 }
 
-// hooks are those of a tally, and note when jobs were settled.
-func (t *traffic) hooks(y *tally) []fifo.Hooks {
-	settled := func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-		if p := t.passage(job); p != nil && outcome == fifo.Succeeded {
+// start notes the start of a job.
+func (t *traffic) start(p *passage) { p.started = moment{time.Since(t.begin), t.starts.Add(1) - 1} }
+
+// again is the same traffic before anything has passed.
+func (t *traffic) again() *traffic {
+	return &traffic{begin: time.Now(), passages: slices.Clone(t.passages)}
+}
+
+// tally is complete when all of the traffic and so many others have been worked. It notes when jobs were settled.
+func (t *traffic) tally(others int) *tally {
+	y := newTally(len(t.passages) + others)
+	y.counts = func(job *fifo.Job) bool {
+		if p := t.passage(job); p != nil {
 			p.settled = t.now()
 		}
-		y.settled(ctx, job, outcome, err)
+		return true
 	}
-	return []fifo.Hooks{{Job: y.begin, Settled: settled}}
+	return y
 }
 
 // load puts everything into the table, before any worker is there.
@@ -113,7 +124,7 @@ const callful = 1000
 // send enqueues every message at its time: all that are due go into the next call, so one producer keeps up. A message
 // that waits for the call before it is late, and still counts from its own time.
 func (t *traffic) send(ctx context.Context, c *crew) error {
-	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+	client := c.client()
 	defer func() { _ = client.Close() }()
 	if _, err := client.Queue(queue).Jobs(ctx, fifo.Page{Limit: 1}); err != nil { // the first call checks the schema
 		return err
@@ -141,6 +152,24 @@ func (t *traffic) send(ctx context.Context, c *crew) error {
 		c.filled += int64(len(msgs))
 	}
 	return nil
+}
+
+// sendEach has every message sent by itself at its time, whatever becomes of those before, and waits for all of them.
+func (t *traffic) sendEach(ctx context.Context, send func(ctx context.Context, i int) error) error {
+	var eg errgroup.Group
+	t.origin = time.Since(t.begin)
+	for i := range t.passages {
+		p := &t.passages[i]
+		if err := pause.For(ctx, t.origin+p.due-time.Since(t.begin)); err != nil {
+			break
+		}
+		eg.Go(func() error {
+			err := send(ctx, i)
+			p.sent = t.now()
+			return err
+		})
+	}
+	return eg.Wait()
 }
 
 // zipfS is the exponent: the group of rank k gets a share of the messages in proportion to k to the power of -zipfS.

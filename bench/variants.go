@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"time"
 
@@ -11,16 +10,10 @@ import (
 )
 
 // groupLimit has one group whose jobs take a while, one at a time and several at once; and many groups whose jobs do
-// nothing, which win nothing by that.
+// nothing, which win nothing by that, and are ten times as many.
 type groupLimit struct {
 	jobs, rounds int
 	takes        time.Duration
-}
-
-func (s *groupLimit) flags(f *flag.FlagSet) {
-	f.IntVar(&s.jobs, "jobs", 1500, "jobs of the one group, in all rounds together; of many groups ten times as many")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
-	f.DurationVar(&s.takes, "takes", 20*time.Millisecond, "how long a job of the one group takes")
 }
 
 func (s *groupLimit) run(ctx context.Context, b *bench) error {
@@ -38,8 +31,7 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 		var alone *system
 		for _, limit := range shape.limits {
 			c := &crew{db: b.database, groups: shape.groups, lanes: 16, handler: shape.handler, several: limit}
-			schema := fmt.Sprintf("group_limit_%d_%d", shape.groups, limit)
-			sys, err := c.system(ctx, fmt.Sprintf("%s, GroupLimit %d", shape.name, limit), schema, shape.times)
+			sys, err := c.system(ctx, fmt.Sprintf("%s, GroupLimit %d", shape.name, limit), shape.times)
 			if err != nil {
 				return err
 			}
@@ -52,27 +44,20 @@ func (s *groupLimit) run(ctx context.Context, b *bench) error {
 	return hold(ctx, b, s.rounds, max(s.jobs/s.rounds, 1), contests)
 }
 
-// relaxed has jobs that do nothing, of one group and of many, completed with and without waiting for a slow disk.
+// relaxed has jobs that do nothing, of one group and of many, completed with and without waiting for a slow disk. Many
+// groups do more of them.
 type relaxed struct {
 	jobs, rounds int
-}
-
-func (s *relaxed) flags(f *flag.FlagSet) {
-	f.IntVar(&s.jobs, "jobs", 10_000, "jobs of each system in all rounds together; those that are faster do more")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
 
 func (s *relaxed) run(ctx context.Context, b *bench) error {
 	var contests []contest
 	for _, shape := range []struct{ groups, lanes, times int }{{1, 1, 1}, {1000, 16, 4}} {
 		var waits *system
-		for _, relax := range []bool{false, true} {
+		for _, name := range []string{"pgfifo", "pgfifo, relaxed"} {
+			relax := waits != nil
 			c := &crew{db: b.database, groups: shape.groups, lanes: shape.lanes, queue: fifo.Queue{Relaxed: relax}}
-			name := "pgfifo"
-			if relax {
-				name += ", relaxed"
-			}
-			sys, err := c.system(ctx, name, fmt.Sprintf("relaxed_%d_%t", shape.lanes, relax), shape.times)
+			sys, err := c.system(ctx, name, shape.times)
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -10,28 +9,29 @@ import (
 
 // A vigil is jobs that run until they are let go.
 type vigil struct {
-	over chan struct{}
-	once sync.Once
+	over context.Context
+	end  context.CancelFunc // lets them go
 }
 
-func newVigil() *vigil { return &vigil{over: make(chan struct{})} }
+func newVigil() *vigil {
+	v := new(vigil)
+	v.over, v.end = context.WithCancel(context.Background())
+	return v
+}
 
 // stand is what their handler does.
 func (v *vigil) stand(ctx context.Context) error {
 	select {
-	case <-v.over:
+	case <-v.over.Done():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// end lets them go, once and for all.
-func (v *vigil) end() { v.once.Do(func() { close(v.over) }) }
-
 // start has n of them running, each in a group of its own from the first one on.
 func (v *vigil) start(ctx context.Context, c *crew, queue string, first, n int) error {
-	client := fifo.Open(c.db.pool, &fifo.Config{Schema: c.schema})
+	client := c.client()
 	defer func() { _ = client.Close() }()
 	for i := range n {
 		msg := fifo.Message{Queue: queue, GroupID: groupID(first + i), Payload: make([]byte, 8)}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"sync"
 	"time"
@@ -17,19 +16,11 @@ import (
 // the machine up, they are compared with lanes that lose no time. Beside them stands the ceiling: the same waits with a
 // one-row update in between, which is what a durable commit a job costs in any case.
 type workers struct {
-	lanes   string
-	handler time.Duration
-	measure time.Duration
+	lanes   []int
+	handler time.Duration // how long it waits
+	measure time.Duration // time of a round, if no time were lost
 	groups  int
 	rounds  int
-}
-
-func (s *workers) flags(f *flag.FlagSet) {
-	f.StringVar(&s.lanes, "lanes", "1,10,50,100", "jobs at once")
-	f.DurationVar(&s.handler, "handler", 5*time.Millisecond, "how long a handler waits")
-	f.DurationVar(&s.measure, "for", 5*time.Second, "time of a round, if no time were lost")
-	f.IntVar(&s.groups, "groups", 1000, "message groups")
-	f.IntVar(&s.rounds, "rounds", 3, "rounds")
 }
 
 // illustration are the rates that the proof of concept shows for these numbers of lanes: 20/s each at best.
@@ -42,64 +33,46 @@ func (s *workers) run(ctx context.Context, b *bench) error {
 	if err := prepareCeiling(ctx, b.database); err != nil {
 		return err
 	}
-	var all []*team
-	var systems []*system
-	list, err := numbers("lanes", s.lanes, 1)
-	if err != nil {
-		return err
-	}
-	for _, lanes := range list {
-		for _, t := range []*team{s.pgfifo(b, lanes), s.ceiling(b, lanes)} {
-			if err := t.prepare(ctx); err != nil {
-				return err
-			}
-			all, systems = append(all, t), append(systems, t.system)
+	var contests []contest
+	for _, lanes := range s.lanes {
+		pgfifo, ceiling, err := s.teams(ctx, b, lanes)
+		if err != nil {
+			return err
 		}
-	}
-	rates, err := alternate(ctx, s.rounds, max(int(s.measure/s.handler), 1), systems)
-	if err != nil {
-		return err
-	}
-	for i := 0; i < len(all); i += 2 {
-		s.report(b, rates, all[i], all[i+1])
+		contests = append(contests,
+			contest{system: pgfifo.system, fill: func(r *Result, rates rounds) {
+				s.tell(r, pgfifo, rates)
+				r.more("of_ceiling", rates.ratio(pgfifo.system, ceiling.system))
+				if rate, ok := illustration[lanes]; ok {
+					r.more("poc_jobs_per_s", rate)
+				}
+				if median(pgfifo.cpu) < fullCPU {
+					r.Goal = atLeast(0.98)
+				}
+			}},
+			contest{system: ceiling.system, fill: func(r *Result, rates rounds) { s.tell(r, ceiling, rates) }})
 	}
 	b.notef("where the CPU is full (%.0f%% or more), there is no goal", 100*fullCPU)
-	return nil
+	return hold(ctx, b, s.rounds, max(int(s.measure/s.handler), 1), contests)
 }
 
-// report compares with lanes that lose no time. The unit of the rates is jobs per lane.
-func (s *workers) report(b *bench, rates rounds, pgfifo, ceiling *team) {
-	for _, t := range []*team{pgfifo, ceiling} {
-		each := rates.rate(t.system)
-		r := Result{
-			System: t.system.name, Params: t.system.params, Rate: each * float64(t.lanes),
-			RatioTo: fmt.Sprintf("%d x %.4g/s", t.lanes, 1/s.handler.Seconds()), Ratio: each * s.handler.Seconds(),
-		}
-		mean := t.stint.mean()
-		r.Extra = map[string]float64{
-			"cpu": median(t.cpu), "handler_ms": mean.Seconds() * 1000, "of_true_handler": each * mean.Seconds(),
-			"between_ms": (1/each - mean.Seconds()) * 1000,
-		}
-		if t == pgfifo {
-			r.Extra["of_ceiling"] = rates.ratio(pgfifo.system, ceiling.system)
-			if rate, ok := illustration[t.lanes]; ok {
-				r.Extra["poc_jobs_per_s"] = rate
-			}
-			if median(t.cpu) < fullCPU {
-				r.Goal = atLeast(0.98)
-			}
-		}
-		b.report(r)
+// tell compares with lanes that lose no time. The unit of the rates is jobs per lane.
+func (s *workers) tell(r *Result, t *team, rates rounds) {
+	each, mean := rates.rate(t.system), t.stint.mean().Seconds()
+	r.Rate, r.Ratio = each*float64(t.lanes), each*s.handler.Seconds()
+	r.RatioTo = fmt.Sprintf("%d x %.4g/s", t.lanes, 1/s.handler.Seconds())
+	r.Extra = map[string]float64{
+		"cpu": median(t.cpu), "handler_ms": mean * 1000, "of_true_handler": each * mean,
+		"between_ms": (1/each - mean) * 1000,
 	}
 }
 
 // A team is one system with so many lanes.
 type team struct {
-	system  *system
-	prepare func(context.Context) error
-	lanes   int
-	stint   *stint
-	cpu     []float64 // the part of the machine's processor time that was used, by whomever, in each round
+	system *system
+	lanes  int
+	stint  *stint
+	cpu    []float64 // the part of the machine's processor time that was used, by whomever, in each round
 }
 
 func (s *workers) team(name string, lanes int) *team {
@@ -108,45 +81,38 @@ func (s *workers) team(name string, lanes int) *team {
 	}}
 }
 
-func (s *workers) pgfifo(b *bench, lanes int) *team {
-	t := s.team("pgfifo", lanes)
-	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
-	c.handler = func(ctx context.Context, _ *fifo.Job) error { return t.stint.work(ctx) }
-	t.prepare = func(ctx context.Context) error { return c.own(ctx, fmt.Sprintf("workers_%d", lanes)) }
-	t.system.work = func(ctx context.Context, each int) (took time.Duration, err error) {
-		// No group runs dry before the end: then the lanes would wait for jobs.
-		if err := c.fill(ctx, each*lanes+lanes+s.groups-int(c.filled-c.ledger.count.Load())); err != nil {
-			return 0, err
-		}
-		if err := b.exec(ctx, "VACUUM ANALYZE "+c.table()); err != nil {
-			return 0, err
-		}
-		t.stint.first = func() { _, _ = cpu.Percent(0, false) } // from here
-		took, err = c.work(ctx, each*lanes)
-		return took, errors.Join(err, t.look())
-	}
-	return t
-}
-
-// look notes how much of the processors was used since the call before.
-func (t *team) look() error {
-	used, err := cpu.Percent(0, false)
-	if err != nil {
-		return fmt.Errorf("processor time: %w", err)
-	}
-	t.cpu = append(t.cpu, used[0]/100)
-	return nil
-}
-
-func (s *workers) ceiling(b *bench, lanes int) *team {
-	t := s.team("ceiling (Go)", lanes)
-	t.prepare = func(context.Context) error { return nil }
+// works makes what the system does. The time of the processors counts from its first handler to its end.
+func (t *team) works(work workFunc) {
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
 		t.stint.first = func() { _, _ = cpu.Percent(0, false) }
-		took, err := (&goCeiling{db: b.database, lanes: lanes, before: t.stint.work}).work(ctx, each*lanes)
-		return took, errors.Join(err, t.look())
+		took, err := work(ctx, each*t.lanes)
+		if err != nil {
+			return 0, err
+		}
+		used, err := cpu.Percent(0, false)
+		if err != nil {
+			return 0, fmt.Errorf("processor time: %w", err)
+		}
+		t.cpu = append(t.cpu, used[0]/100)
+		return took, nil
 	}
-	return t
+}
+
+// teams are both systems with so many lanes.
+func (s *workers) teams(ctx context.Context, b *bench, lanes int) (pgfifo, ceiling *team, err error) {
+	pgfifo, ceiling = s.team("pgfifo", lanes), s.team("ceiling (Go)", lanes)
+	ceiling.works((&goCeiling{db: b.database, lanes: lanes, before: ceiling.stint.work}).work)
+	c := &crew{db: b.database, groups: s.groups, lanes: lanes}
+	c.handler = func(ctx context.Context, _ *fifo.Job) error { return pgfifo.stint.work(ctx) }
+	pgfifo.works(func(ctx context.Context, n int) (time.Duration, error) {
+		// No group runs dry before the end: then the lanes would wait for jobs.
+		err := c.fill(ctx, n+lanes+s.groups-int(c.filled-c.ledger.count.Load()))
+		if err = errors.Join(err, c.vacuum(ctx)); err != nil {
+			return 0, err
+		}
+		return c.work(ctx, n)
+	})
+	return pgfifo, ceiling, c.own(ctx)
 }
 
 // A stint is a handler that waits, for as long as it should on average. Timers are late, in an idle process by up to a
