@@ -47,6 +47,9 @@ type Receipt struct {
 // A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
 // begin until the transaction has ended, and the others of its group wait for that.
 //
+// Without a DedupID it is in a transaction of the database's or the role's defaults: with default_transaction_read_only
+// it fails (25006).
+//
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If a trigger of yours keeps
 // one of the jobs from being made, that is an error, and none is made. If it fails because the connection broke, the
 // jobs may have been enqueued all the same; so may those of a transaction whose commit failed that way. Messages with a

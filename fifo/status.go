@@ -34,11 +34,13 @@ type Status struct {
 	ClientAddr      string
 	HeldSince       time.Time
 
-	JobID       int64     // the job that State, Since and Reason are about: the head, but for WhyJob
-	Ahead       int       // jobs of the group before that one; at most MaxQueued are counted
-	State       State     // the one reason why it does not run, or Held
-	Since       time.Time // since when it is Held, Paused, OverLimit, Due or Dead; zero: not known
-	LastFailure *Failure  // the head's last failed or lost attempt, or nil
+	JobID int64 // the job that State, Since and Reason are about: the head, but for WhyJob
+	Ahead int   // jobs of the group before that one; at most MaxQueued are counted
+	State State // the one reason why it does not run, or Held
+	// Since is since when it is Held, Paused or Dead; zero: not known. Of one that is Due or OverLimit it is when its
+	// own time came: a pause, or jobs before it, may have kept it for longer.
+	Since       time.Time
+	LastFailure *Failure // the head's last failed or lost attempt, or nil
 
 	overLimit bool // each slot of the queue is taken,
 	groupFull bool // or of the group

@@ -26,10 +26,12 @@ func (c *crew) runSweeper(ctx context.Context) {
 	}
 	var after groups.Key
 	onlooker := &onlooker{crew: c, told: make(map[string]bool)}
+	references := &references{crew: c, told: make(map[[2]string]bool)}
 	every(ctx, c.set.sweep, func() {
 		next, swept := c.sweep(ctx, after)
 		after = next
-		for _, err := range []error{swept, errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx))} {
+		told := errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx), references.look(ctx))
+		for _, err := range []error{swept, told} {
 			if err != nil && ctx.Err() == nil {
 				c.log.Warn("pgfifo: sweep failed", "error", err)
 			}

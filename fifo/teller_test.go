@@ -149,6 +149,20 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Foreign keys that refer to jobs or groups are told of, each once.
+func TestReferencesAreTold(t *testing.T) {
+	log := &logFile{}
+	b := newBed(t, log.set)
+	b.exec(`CREATE TABLE notes (queue text COLLATE "C", group_id text COLLATE "C", job bigint,
+		CONSTRAINT of_a_job FOREIGN KEY (queue, group_id, job) REFERENCES pgfifo.jobs ON DELETE CASCADE)`)
+	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
+	await(t, "the warning", func() bool { return len(log.lines("table=notes constraint=of_a_job")) == 1 })
+	b.exec(`CREATE TABLE later (queue text COLLATE "C", group_id text COLLATE "C",
+		CONSTRAINT of_a_group FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups)`)
+	await(t, "the second", func() bool { return len(log.lines("table=later constraint=of_a_group")) == 1 })
+	require.Len(t, log.lines("a foreign key refers to the library's tables"), 2, "each is told once")
+}
+
 // Jobs in a queue that the worker does not handle are told of once, when they have waited for long. What is held,
 // paused or not due yet is not, nor what the worker handles or what has just come.
 func TestUnhandledQueueIsTold(t *testing.T) {

@@ -106,8 +106,8 @@ func (b Bounds) boundSocket(tcp *net.TCPConn) {
 
 // apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
 // not have is left out with a warning: it widens a bound, and breaks nothing.
-func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger) error {
-	set := b.settings(serverVersion(conn))
+func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, more ...[2]string) error {
+	set := append(b.settings(serverVersion(conn)), more...)
 	p := &pipeline{Pipeline: conn.StartPipeline(ctx)}
 	for _, kv := range set {
 		p.SendQueryParams("SELECT set_config($1, $2, false)",

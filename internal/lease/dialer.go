@@ -83,7 +83,11 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 		err = to.AfterConnect(ctx, l.Conn())
 	}
 	if err == nil && !l.pooled { // whatever that has set
-		err = bounds.apply(ctx, l.pg(), d.Logger)
+		var more [][2]string
+		if !lane { // a handler has the user's; here times may be read as texts, if the pool's queries are
+			more = [][2]string{{"DateStyle", "ISO"}}
+		}
+		err = bounds.apply(ctx, l.pg(), d.Logger, more...)
 	}
 	if err == nil { // for handlers that use bun, and for texts
 		err = conforming.Check(l.pg())

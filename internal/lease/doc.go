@@ -65,7 +65,7 @@
 //   - Locks are FOR NO KEY UPDATE, and nothing touches a group's row but its holder, Collect, what frees the groups of
 //     a dead session, and an operator's verb that takes a group from a session (take_from_session of the schema): not
 //     producers, not Pause. Nor may you: a FOR KEY SHARE, as foreign keys take it, stops no claim, but hides the
-//     evidence of a crash.
+//     evidence of a crash. On a job's row it also hides who has the job. Workers warn of such keys.
 //   - READ COMMITTED is said at BEGIN, whatever the database's default is.
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.

@@ -233,6 +233,26 @@ func TestBoundsAreInForce(t *testing.T) {
 	require.Empty(t, warned.String())
 }
 
+// Where a pool's queries bring texts, the connections beside the lanes have times that can be read. Handlers have the
+// user's.
+func TestTimesCanBeRead(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	d := s.dialer(Bounds{})
+	d.Pool.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
+	d.Pool.ConnConfig.RuntimeParams["DateStyle"] = "SQL, DMY"
+	scout, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer scout.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	var now time.Time
+	require.NoError(t, scout.QueryRow(t.Context(), "SELECT now()").Scan(&now))
+	require.NotZero(t, now)
+	var style string
+	tx := s.pgxTx(s.claim(s.dial(d), "a"))
+	require.NoError(t, tx.QueryRow(t.Context(), "SHOW DateStyle").Scan(&style))
+	require.Equal(t, "SQL, DMY", style)
+}
+
 // The server takes the longest bound that Validate does.
 func TestLongestBoundIsInForce(t *testing.T) {
 	s := newStage(t)

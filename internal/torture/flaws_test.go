@@ -148,8 +148,8 @@ func (b *book) beside(group, other int32) {
 	b.done(0, 10, group, 2).done(0, 11, other, 2)
 }
 
-// undoneBeside has a job's handler return nil, and then one of another group leave a statement under way, which undoes a
-// batch of both, and the worker killed before it says so. The first job's attempt is not counted.
+// undoneBeside has a job's handler return nil, and then one of another group leave a statement under way, which undoes
+// a batch of both, and the worker killed before it says so. The first job's attempt is not counted.
 func (b *book) undoneBeside(other int32) {
 	const group = 9 // of queueWide
 	b.warm().send(10, 10, group, resOK).send(11, 11, other, resOK).run(2, 10, group, 1, "error", "retried")
