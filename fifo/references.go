@@ -9,19 +9,20 @@ import (
 // which is running hides it: see sql/references.sql.
 type references struct {
 	*crew
-	told map[[2]string]bool
+	told map[int64]bool // by the oid
 }
 
 func (f *references) look(ctx context.Context) error {
 	client := f.worker.Client
 	err := each(ctx, pgxSession{client.pool}, client.schema.Qualify(statement("references")), func(r row) error {
+		var oid int64
 		var table, name string
-		if err := r.Scan(&table, &name); err != nil || f.told[[2]string{table, name}] {
+		if err := r.Scan(&oid, &table, &name); err != nil || f.told[oid] {
 			return err
 		}
-		f.told[[2]string{table, name}] = true
-		f.log.Warn("pgfifo: a foreign key refers to the library's tables: lost attempts are not counted, and verbs "+
-			"may take jobs that run; drop it, and keep the job's id without one", "table", table, "constraint", name)
+		f.told[oid] = true
+		f.log.Warn("pgfifo: a foreign key refers to the library's tables: lost attempts may not be counted, and "+
+			"verbs may take jobs that run; drop it, and keep the job's id without one", "table", table, "constraint", name)
 		return nil
 	})
 	if err != nil {

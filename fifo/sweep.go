@@ -26,7 +26,7 @@ func (c *crew) runSweeper(ctx context.Context) {
 	}
 	var after groups.Key
 	onlooker := &onlooker{crew: c, told: make(map[string]bool)}
-	references := &references{crew: c, told: make(map[[2]string]bool)}
+	references := &references{crew: c, told: make(map[int64]bool)}
 	every(ctx, c.set.sweep, func() {
 		next, swept := c.sweep(ctx, after)
 		after = next

@@ -94,10 +94,13 @@ type Worker struct {
 	// expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing group rows
 	// need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
 	//
-	// Besides, every worker looks for queues that it does not handle, of which nobody may know: a name with a typo. If
-	// the job at the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by
-	// default, and is neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know
-	// what other workers handle. If "seen" is false in the log, none that handles the queue has looked at the group
+	// Each time, every worker also looks for foreign keys that refer to jobs or queue_groups, and logs a warning of
+	// each once: a row that refers to a running job hides who has it.
+	//
+	// Besides, it looks for queues that it does not handle, of which nobody may know: a name with a typo. If the job at
+	// the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is
+	// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other
+	// workers handle. If "seen" is false in the log, none that handles the queue has looked at the group
 	// yet; if it is true, those that do may be late, or gone. The first group is the one whose id sorts first; the
 	// others are not looked at.
 	SweepInterval time.Duration
@@ -218,7 +221,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		running.Go(func() { errs[i] = c.run(ctx) })
 	}
 	running.Wait()
-	err = errors.Join(errs...)
+	if err = errs[0]; len(errs) > 1 {
+		err = errors.Join(errs...)
+	}
 	log.Info("pgfifo: worker stopped", "error", err)
 	return err
 }

@@ -44,7 +44,7 @@ type Dialer struct {
 	DB *bun.DB
 
 	probing sync.Mutex
-	parsed  atomic.Bool // by a server, all statements
+	parsed  atomic.Bool // by a server, all statements but those of one lane
 	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 

@@ -63,7 +63,7 @@ func (s statements) forget() {
 
 // prepareAgain has the lane's statements prepared again where they are used next, if a handler may have taken them
 // away, with which its job is to be settled. The transaction must not have failed. stmtRestore is used first: it is
-// parsed in the lane's encoding, and needs no other setting.
+// parsed in the lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if l.pooled || !l.loan.used() {
 		return nil
@@ -71,7 +71,8 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
 		return nil
 	}
-	if _, err := l.pg().Exec(ctx, "SET LOCAL client_encoding TO 'UTF8'").ReadAll(); err != nil {
+	const parsed = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
+	if _, err := l.pg().Exec(ctx, parsed).ReadAll(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
 	l.stmts.forget()
@@ -82,7 +83,8 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 }
 
 // prepareRestore prepares what puts back the settings that a handler has changed. It must be there before a handler
-// runs. The others are parsed behind it, when the handler's encoding and search path are put back.
+// runs, unless prepareAgain comes before it is used. The others are parsed behind it, when the handler's encoding and
+// search path are put back.
 func (l *Lane) prepareRestore(ctx context.Context) error {
 	p := l.pipeline(ctx)
 	p.prepare(stmtRestore)

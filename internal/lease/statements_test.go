@@ -224,3 +224,23 @@ func TestClaimCostsTheSameAtAnyBacklog(t *testing.T) {
 	p.Exec("VACUUM ANALYZE pgfifo.jobs")
 	require.LessOrEqual(t, p.Pages(c, "claim"), short+8) // the index is a level or two higher, and is read three times
 }
+
+// What puts the settings back is parsed again on a lane whose statements may be gone. It reads backslashes as they are,
+// although the handler has them escape.
+func TestRestoreIsParsedWithPlainBackslashes(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	d := s.dialer(Bounds{})
+	d.wary.Store(true)
+	d.Pool.ConnConfig.RuntimeParams["search_path"] = `"a\tb"`
+	l := s.dial(d)
+	h := s.claim(l, "a")
+	require.NoError(t, l.Lend(func() {
+		_, err := s.pgxTx(h).Exec(t.Context(), "SET LOCAL standard_conforming_strings TO off")
+		require.NoError(t, err)
+	}))
+	s.end(l, settle(h, "succeed")...)
+	res, err := l.pg().Exec(t.Context(), "SHOW search_path").ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, `"a\tb"`, string(res[0].Rows[0][0]))
+}

@@ -13,7 +13,7 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A stream is a lane's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx
+// A stream is a worker's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx
 // and the socket, above TLS, so it knows of every use that a handler makes of the connection, that of the raw PgConn
 // too.
 //
