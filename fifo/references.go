@@ -22,7 +22,8 @@ func (f *references) look(ctx context.Context) error {
 		}
 		f.told[oid] = true
 		f.log.Warn("pgfifo: a foreign key refers to the library's tables: lost attempts may not be counted, and "+
-			"verbs may take jobs that run; drop it, and keep the job's id without one", "table", table, "constraint", name)
+			"verbs may take jobs that run; drop it, and keep the job's id without one",
+			"table", table, "constraint", name)
 		return nil
 	})
 	if err != nil {
