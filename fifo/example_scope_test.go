@@ -169,7 +169,7 @@ func ExampleScope_Cancel() {
 	}
 	partner := client.Queue("sync").Group("partner-7")
 
-	stuck := make(chan struct{})
+	stuck, canceled := make(chan struct{}), make(chan struct{})
 	worker := &fifo.Worker{Client: client}
 	attempts := 0
 	worker.Handle("sync", func(ctx context.Context, job *fifo.Job) error {
@@ -177,6 +177,7 @@ func ExampleScope_Cancel() {
 			close(stuck)
 			<-ctx.Done()
 			fmt.Println(context.Cause(ctx))
+			close(canceled)
 			return ctx.Err()
 		}
 		fmt.Println("done, after", job.Attempts, "failures")
@@ -186,11 +187,15 @@ func ExampleScope_Cancel() {
 	go func() { ended <- worker.Run(ctx) }()
 
 	<-stuck
-	for worker.Stats().Returned == 0 { // a worker that has just begun may not listen yet
+	for heard := false; !heard; { // a worker that has just begun may not listen yet
 		if _, _, err := partner.Cancel(ctx, "the partner is down"); err != nil {
 			log.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-canceled:
+			heard = true
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	if _, err := partner.Resume(ctx); err != nil {
 		log.Fatal(err)

@@ -270,7 +270,7 @@ func batchCalls(statement string, heads, behind []task) (calls []lease.Call) {
 
 // batchCall calls a statement with a queue, the ids of its jobs and the places of their rows.
 func batchCall(statement string, tasks []task) lease.Call {
-	ids := array.Of(tasks, func(to []byte, t task) []byte { return array.Int(to, t.job.ID) })
+	ids := array.Ints(tasks, func(t task) int64 { return t.job.ID })
 	places := array.Of(tasks, func(to []byte, t task) []byte { return t.held.Place.Element(to) })
 	return lease.Call{Statement: statement, Args: [][]byte{[]byte(tasks[0].job.Queue), ids, places}}
 }

@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -86,7 +85,12 @@ func (s Scope) list(ctx context.Context, what, table, only string, page Page, ar
 }
 
 // orZero is the time that t points to, if any.
-func orZero(t *time.Time) time.Time { return *cmp.Or(t, &time.Time{}) }
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return *t
+}
 
 // decoded returns what is stored as JSON. NULL, and what is no T, written by hand, is none.
 func decoded[T any](stored []byte) (t T) {

@@ -21,6 +21,16 @@ func Of[T any](items []T, element func(to []byte, item T) []byte) []byte {
 	return append(text, '}')
 }
 
+// Texts returns the array of a text of each item.
+func Texts[T any](items []T, of func(T) string) []byte {
+	return Of(items, func(to []byte, item T) []byte { return Text(to, of(item)) })
+}
+
+// Ints returns the array of a number of each item.
+func Ints[T any](items []T, of func(T) int64) []byte {
+	return Of(items, func(to []byte, item T) []byte { return Int(to, of(item)) })
+}
+
 // Text appends a text.
 func Text(to []byte, s string) []byte {
 	return append(append(append(to, '"'), escaper.Replace(s)...), '"')

@@ -214,7 +214,7 @@ func (l *Lane) claimArgs(r *Request) [][]byte {
 // claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
 func (l *Lane) claimManyArgs(r *Request) [][]byte {
 	all := r.all()
-	ids := array.Of(all, func(to []byte, one Request) []byte { return array.Text(to, one.GroupID) })
-	floors := array.Of(all, func(to []byte, one Request) []byte { return array.Int(to, one.floor(l.dialed)) })
+	ids := array.Texts(all, func(one Request) string { return one.GroupID })
+	floors := array.Ints(all, func(one Request) int64 { return one.floor(l.dialed) })
 	return [][]byte{[]byte(r.Queue), ids, floors, appendInt(maxBatchBytes)}
 }

@@ -7,9 +7,9 @@ type headColumns struct{ queues, groups, tokens, jobs []byte }
 
 func columnsOf(heads []*Held) headColumns {
 	return headColumns{
-		queues: array.Of(heads, func(to []byte, h *Held) []byte { return array.Text(to, h.Queue) }),
-		groups: array.Of(heads, func(to []byte, h *Held) []byte { return array.Text(to, h.GroupID) }),
-		tokens: array.Of(heads, func(to []byte, h *Held) []byte { return array.Int(to, h.token) }),
-		jobs:   array.Of(heads, func(to []byte, h *Held) []byte { return array.Int(to, h.ID) }),
+		queues: array.Texts(heads, func(h *Held) string { return h.Queue }),
+		groups: array.Texts(heads, func(h *Held) string { return h.GroupID }),
+		tokens: array.Ints(heads, func(h *Held) int64 { return h.token }),
+		jobs:   array.Ints(heads, func(h *Held) int64 { return h.ID }),
 	}
 }

@@ -119,7 +119,7 @@ func (l *Lane) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	xids := array.Of(lost, func(to []byte, xid uint32) []byte { return array.Int(to, int64(xid)) }) // NULL: not known
+	xids := array.Ints(lost, func(xid uint32) int64 { return int64(xid) }) // NULL: not known
 	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch

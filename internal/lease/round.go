@@ -17,7 +17,7 @@ type round struct {
 	slots   []release // slots to be let go
 	limited []*ask    // claims that need a slot
 	claims  []*ask    // claims that need no slot, and those that have got one
-	batches bool      // some claims are of several jobs of a group
+	batches int       // how many groups are claimed with several jobs
 
 	retry      bool      // it asks again for what the session has not let go
 	unreleased []release // what the session still has to let go when the round is over
@@ -102,17 +102,17 @@ func (r *round) run(ctx context.Context) (err error) {
 func (r *round) sendFirst(p *pipeline) (queues []string) {
 	if len(r.groups) > 0 {
 		p.send(stmtKeepFree, [][]byte{
-			array.Of(r.groups, func(to []byte, g release) []byte { return array.Text(to, g.Queue) }),
-			array.Of(r.groups, func(to []byte, g release) []byte { return array.Text(to, g.GroupID) }),
-			array.Of(r.groups, func(to []byte, g release) []byte { return array.Int(to, g.token) }),
-			array.Of(r.groups, func(to []byte, g release) []byte { return array.Int(to, g.next) }),
+			array.Texts(r.groups, func(g release) string { return g.Queue }),
+			array.Texts(r.groups, func(g release) string { return g.GroupID }),
+			array.Ints(r.groups, func(g release) int64 { return g.token }),
+			array.Ints(r.groups, func(g release) int64 { return g.next }),
 			appendInt(r.number),
 		}, claimFormats)
 	}
 	if len(r.slots) > 0 {
 		p.send(stmtKeepSlotsFree, [][]byte{
-			array.Of(r.slots, func(to []byte, s release) []byte { return array.Text(to, s.Queue) }),
-			array.Of(r.slots, func(to []byte, s release) []byte { return array.Int(to, s.slot) }),
+			array.Texts(r.slots, func(s release) string { return s.Queue }),
+			array.Ints(r.slots, func(s release) int64 { return int64(s.slot) }),
 			appendInt(r.number),
 		}, claimFormats)
 	}
@@ -189,30 +189,31 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	for _, a := range r.claims {
 		for _, one := range a.claim.all() {
 			list = append(list, wanted{a, one})
+			if one.Jobs > 1 {
+				r.batches++
+			}
 		}
 	}
 	if len(list) == 0 {
 		return nil
 	}
 	keys := [][]byte{
-		array.Of(list, func(to []byte, w wanted) []byte { return array.Text(to, w.Queue) }),
-		array.Of(list, func(to []byte, w wanted) []byte { return array.Text(to, w.GroupID) }),
+		array.Texts(list, func(w wanted) string { return w.Queue }),
+		array.Texts(list, func(w wanted) string { return w.GroupID }),
 	}
-	floors := array.Of(list, func(to []byte, w wanted) []byte { return array.Int(to, w.floor(r.dialed)) })
+	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
-	batches := 0 // claims of several jobs of a group
-	jobs := array.Of(list, func(to []byte, w wanted) []byte {
-		if w.Jobs <= 1 {
-			return append(to, '0')
-		}
-		batches++
-		return array.Int(to, int64(w.Jobs))
-	})
 	p.send(stmtKeepLock, keys, claimFormats)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted), claimFormats)
-	if r.batches = batches > 0; r.batches {
-		each := appendInt(int64(maxBatchBytes / batches))
+	if r.batches > 0 {
+		jobs := array.Ints(list, func(w wanted) int64 {
+			if w.Jobs > 1 {
+				return int64(w.Jobs)
+			}
+			return 0
+		})
+		each := appendInt(int64(maxBatchBytes / r.batches))
 		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), claimFormats)
 	}
 	return list
@@ -232,7 +233,7 @@ func (r *round) readClaims(p *pipeline, list []wanted) error {
 		h.token = row.int64()
 		heads[a] = append(heads[a], h)
 	})
-	if err == nil && r.batches {
+	if err == nil && r.batches > 0 {
 		err = r.eachHeld(p, list, func(row *rowReader, a *ask, h Held) {
 			h.version = row.uint32()
 			behind[a] = append(behind[a], h)

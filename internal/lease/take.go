@@ -107,9 +107,9 @@ func keptBehind(hold *Hold) (behind []*Held) {
 func sameArgs(behind []*Held) [][]byte {
 	return [][]byte{
 		[]byte(behind[0].Queue), []byte(behind[0].GroupID),
-		array.Of(behind, func(to []byte, h *Held) []byte { return array.Int(to, h.ID) }),
+		array.Ints(behind, func(h *Held) int64 { return h.ID }),
 		array.Of(behind, func(to []byte, h *Held) []byte { return h.Place.Element(to) }),
-		array.Of(behind, func(to []byte, h *Held) []byte { return array.Int(to, int64(h.version)) }),
+		array.Ints(behind, func(h *Held) int64 { return int64(h.version) }),
 	}
 }
 

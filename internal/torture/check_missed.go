@@ -122,11 +122,16 @@ const tellsWithin = int64(5 * time.Second)
 // untold reports whether a worker may have given a job back whose handler had returned, since that said so, or since it
 // was alive when the next attempt began, and died before it could say so, or was not told.
 func (c *checker) untold(lost, next *turn) bool {
-	died := c.deaths[lost.proc]
-	away := lost.word == wordAway
-	return lost.end != forever && lost.outcome == "" &&
-		(next.start < died && died < next.start+tellsWithin || away && died < lost.end+tellsWithin) ||
-		away && lost.outcome == "unknown" || c.undone(lost)
+	died, away := c.deaths[lost.proc], lost.word == wordAway
+	switch {
+	case lost.end == forever:
+		return false
+	case lost.outcome != "":
+		return away && lost.outcome == "unknown"
+	case away && died < lost.end+tellsWithin, c.undone(lost):
+		return true
+	}
+	return next.start < died && died < next.start+tellsWithin
 }
 
 // undone reports whether the batch of groups in which a handler returned nil may have been undone by another of its
