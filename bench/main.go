@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -115,13 +116,24 @@ func (c command) measure(ctx context.Context, e entry, s scenario) (o outcome) {
 	var notes strings.Builder
 	b := &bench{database: db, errs: c.errs, notes: io.MultiWriter(c.errs, &notes)}
 	begin := time.Now()
-	o.err = s.run(ctx, b)
+	o.err = c.guarded(func() error { return s.run(ctx, b) })
 	o.took, o.results, o.charts, o.notes = time.Since(begin), b.results, b.charts, notes.String()
 	var table strings.Builder
 	o.table(&table)
 	_, err = io.WriteString(c.out, table.String())
 	o.err = errors.Join(o.err, err)
 	return o
+}
+
+// guarded makes a panic an error, so that the database is dropped, and of many scenarios the others run.
+func (c command) guarded(run func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			_, _ = c.errs.Write(debug.Stack())
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return run()
 }
 
 func (c command) usage() {

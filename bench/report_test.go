@@ -16,13 +16,14 @@ func init() {
 	settings := map[string]string{"a.setting": "1"}
 	scenarios = append(scenarios,
 		entry{"test-failing", "a pretence", pretended{}, pretended{rate: 30, fails: true}, settings},
-		entry{"test-fine", "a pretence", pretended{rate: 300}, pretended{rate: 30}, settings})
+		entry{"test-fine", "a pretence", pretended{rate: 300}, pretended{rate: 30}, settings},
+		entry{"test-panic", "a pretence", pretended{}, pretended{rate: 30, panics: true}, settings})
 }
 
 // pretended is a scenario that measures nothing.
 type pretended struct {
-	fails bool
-	rate  int
+	fails, panics bool
+	rate          int
 }
 
 func (p pretended) run(_ context.Context, b *bench) error {
@@ -30,6 +31,9 @@ func (p pretended) run(_ context.Context, b *bench) error {
 		System: "pgfifo", Params: map[string]any{"lanes": 4, "batch": 1}, Rate: float64(p.rate), P50: 1, P99: 12,
 		RatioTo: "other", Ratio: 0.7, Goal: append(atLeast(0.6), atMost(10, "p99_ms")...),
 	})
+	if p.panics {
+		panic("no luck")
+	}
 	if p.fails {
 		return errors.New("out of luck")
 	}
@@ -53,15 +57,15 @@ func TestAll(t *testing.T) {
 	dir := t.TempDir()
 	c := command{out: &out, errs: t.Output(), serve: serveShared}
 	err := c.run(t.Context(), []string{
-		"all", "-quick", "-only", "test-fine,test-failing", "-out", dir,
+		"all", "-quick", "-only", "test-fine,test-failing,test-panic", "-out", dir,
 	})
-	require.EqualError(t, err, "test-failing: out of luck")
+	require.EqualError(t, err, "test-failing: out of luck\ntest-panic: panic: no luck")
 
 	written, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
 	require.NoError(t, err)
 	text := string(written)
 	for _, part := range []string{
-		"`go run . all -quick -only test-fine,test-failing`", "| PostgreSQL |", "| fsync |", "| Go | go",
+		"`go run . all -quick -only test-fine,test-failing,test-panic`", "| PostgreSQL |", "| fsync |", "| Go | go",
 		"**[test-failing](#test-failing) failed.**", "out of luck",
 		"| [test-fine](#test-fine) | pgfifo | batch=1 | ≥ 0.6 of other | 0.7 | met |",
 		"| [test-fine](#test-fine) | pgfifo | batch=1 | p99_ms ≤ 10 | 12 | **missed** |",

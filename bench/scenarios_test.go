@@ -208,6 +208,7 @@ func TestArguments(t *testing.T) {
 		"drain x":                `unexpected argument "x"`,
 		"all -only drain,sprint": `no scenario "sprint"`,
 		"outage -for x":          `invalid value "x"`,
+		"horizon -systems x":     `no system "x"`,
 	} {
 		require.ErrorContains(t, c.run(t.Context(), strings.Fields(args)), want)
 	}
