@@ -23,14 +23,16 @@ type bar struct {
 // bars are the lines that a picture is of, named by system, and by those parameters that differ. A line that is there
 // again, for its ratio to something else, is left out. The first is on top.
 func bars(results []Result, draw func(Result) (bar, bool)) (list []bar) {
-	results = slices.DeleteFunc(slices.Clone(results), func(r Result) bool {
-		_, ok := draw(r)
-		return !ok
-	})
-	_, own := commonParams(results)
-	for i, r := range results {
-		b, _ := draw(r)
-		b.name = strings.TrimSpace(r.System + "  " + pairs(own[i], "%v"))
+	var drawn []bar
+	var of []Result
+	for _, r := range results {
+		if b, ok := draw(r); ok {
+			drawn, of = append(drawn, b), append(of, r)
+		}
+	}
+	_, own := commonParams(of)
+	for i, b := range drawn {
+		b.name = strings.TrimSpace(of[i].System + "  " + pairs(own[i], "%v"))
 		if !slices.ContainsFunc(list, func(other bar) bool { return other.name == b.name }) {
 			list = append(list, b)
 		}

@@ -90,7 +90,7 @@ func (c *crew) fill(ctx context.Context, n int) error {
 // params are what a line tells of a crew.
 func (c *crew) params() map[string]any { return map[string]any{"groups": c.groups, "lanes": c.lanes} }
 
-// system makes tables of its own for a crew, and is it as a system that does so many times the work of others.
+// system returns the crew as a system, with tables of its own, that does k times the work of others.
 func (c *crew) system(ctx context.Context, name string, k int) (*system, error) {
 	return &system{name: name, params: c.params(), work: times(k, c.drain)}, c.own(ctx)
 }
@@ -126,7 +126,8 @@ func (c *crew) shift(ctx context.Context, t *tally, meanwhile func(context.Conte
 	return c.audit(ctx)
 }
 
-// run runs a worker for as long as meanwhile takes, whose context ends when the ledger finds a promise broken.
+// run runs a worker for as long as meanwhile takes. The context of meanwhile ends when the ledger finds a promise
+// broken.
 func (c *crew) run(ctx context.Context, hooks []fifo.Hooks, meanwhile func(context.Context) error) error {
 	worker := &fifo.Worker{Concurrency: c.lanes, SessionConcurrency: c.atOnce, JobTimeout: c.jobTimeout}
 	q := c.queue

@@ -21,16 +21,16 @@ type pgbench struct {
 	program string
 }
 
-// findPgbench returns the program's path; or "", which it tells.
+// findPgbench returns the program's path; or "", and notes that.
 func (b *bench) findPgbench() string {
-	program := findPgbench()
+	program := pgbenchPath()
 	if program == "" {
-		b.notef("pgbench is not there: what is in Go has its place")
+		b.notef("pgbench was not found: the client in Go takes its place")
 	}
 	return program
 }
 
-func findPgbench() string {
+func pgbenchPath() string {
 	if path, err := exec.LookPath("pgbench"); err == nil {
 		return path
 	}

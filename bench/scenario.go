@@ -215,8 +215,8 @@ func find(name string) (entry, error) {
 // A bench is what a scenario works with, and reports to.
 type bench struct {
 	*database
-	errs    io.Writer // who waits
-	notes   io.Writer // the same, and the report
+	errs    io.Writer // progress, for who watches
+	notes   io.Writer // errs, and the notes of the report
 	results []Result
 	charts  []chart
 }

@@ -178,7 +178,7 @@ func TestScenarios(t *testing.T) {
 				require.GreaterOrEqual(t, line.P99, line.P50)
 			}
 			want := r.lines
-			if findPgbench() != "" && (r.name == "drain" || r.name == "hot") {
+			if pgbenchPath() != "" && (r.name == "drain" || r.name == "hot") {
 				want += 2 // the ceiling in Go stands beside pgbench's
 			}
 			require.Len(t, lines, want)

@@ -81,7 +81,7 @@ func (s *workers) team(name string, lanes int) *team {
 	}}
 }
 
-// works makes what the system does. The time of the processors counts from its first handler to its end.
+// works sets the work of the system. The time of the processors counts from its first handler to its end.
 func (t *team) works(work workFunc) {
 	t.system.work = func(ctx context.Context, each int) (time.Duration, error) {
 		t.stint.first = func() { _, _ = cpu.Percent(0, false) }

@@ -37,7 +37,7 @@ type result struct {
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
 
-	delayed bool          // Retry, which is a hook, was asked for the delay
+	delayed bool          // the delay is known: the queue's Retry is not to be asked again
 	delay   time.Duration // until the next attempt
 }
 
@@ -312,8 +312,8 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 	return min(max(after, least), most)
 }
 
-// backoff asks the queue's Retry, which is a hook: it may take its time, panic, or end its goroutine. Then the default
-// is used.
+// backoff asks the queue's Retry, which is the user's code: it may take its time, panic, or end its goroutine. Then the
+// default is used.
 func (s *seat) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)

@@ -36,8 +36,8 @@ func (c *crew) runBeside(
 	}
 }
 
-// runStranded gives up the connections on which an answer is owed that will not come: of the lanes, while no handler
-// runs, of the scout and of the listener.
+// runStranded gives up connections whose answer will not come: those of the scout, of the listener, and of lanes on
+// which no handler runs.
 func (c *crew) runStranded(ctx context.Context) {
 	every(ctx, c.set.bounds.Silence/4, func() {
 		var looks errgroup.Group

@@ -50,7 +50,7 @@ type crew struct {
 	laneSetback, scoutSetback atomic.Pointer[setback]
 
 	scoutConn, listenConn *pgx.Conn // the first ones
-	beside                sync.Map  // by connection, whose it is: the scout's or the listener's
+	beside                sync.Map  // a *pgx.Conn each, with whose it is: "scout" or "listener"
 }
 
 // settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one

@@ -28,7 +28,7 @@ func (s Scope) Measure(ctx context.Context) (Depth, error) {
 //
 // With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
 // they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
-// Behind n jobs that wait for their time a due one is not seen: a zero DueSince says "none is due" only without More.
+// A zero DueSince with More does not say that none is due: a due job may be behind n delayed ones.
 func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
 	n = min(cmp.Or(max(n, 0), 1000), math.MaxInt32-1) // one more is looked for
 	from, to := "", "\U0010FFFF"                      // no id is printable and higher

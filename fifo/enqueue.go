@@ -47,8 +47,8 @@ type Receipt struct {
 // A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
 // begin until the transaction has ended, and the others of its group wait for that.
 //
-// Without a DedupID it is in a transaction of the database's or the role's defaults: with default_transaction_read_only
-// it fails (25006).
+// Without a DedupID, Enqueue uses a transaction with the defaults of the database and the role: where
+// default_transaction_read_only is on, it fails (25006).
 //
 // It returns ErrInvalidMessage before any SQL if one of the messages cannot be enqueued. If a trigger of yours keeps
 // one of the jobs from being made, that is an error, and none is made. If it fails because the connection broke, the

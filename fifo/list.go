@@ -92,7 +92,7 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// decoded returns what is stored as JSON. NULL, and what is no T, written by hand, is none.
+// decoded decodes stored JSON. NULL, and JSON written by hand that is no T, give the zero T.
 func decoded[T any](stored []byte) (t T) {
 	if stored != nil && json.Unmarshal(stored, &t) != nil {
 		return *new(T)

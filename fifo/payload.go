@@ -53,11 +53,11 @@ func hidden(v reflect.Value) bool {
 			return false
 		}
 	}
-	return v.Kind() == reflect.Struct && keeps(v.Type()) && !seen(v.Type(), nil)
+	return v.Kind() == reflect.Struct && hasUnexported(v.Type()) && !seen(v.Type(), nil)
 }
 
-// keeps reports whether a struct has a field that JSON does not see, and not because a tag says so.
-func keeps(t reflect.Type) bool {
+// hasUnexported reports whether a struct has an unexported field, apart from "_".
+func hasUnexported(t reflect.Type) bool {
 	for i := range t.NumField() {
 		if f := t.Field(i); f.Name != "_" && !f.IsExported() {
 			return true

@@ -29,9 +29,9 @@ type seat struct {
 	stop     context.CancelCauseFunc // nil unless a handler runs
 	lent     []task                  // its jobs
 	held     []heldGroup             // the groups whose jobs it holds
-	canceled []canceled              // of these or their queue
-	awaited  []groups.Key            // of the claim that is under way,
-	early    []ruling                // and what was ruled on these meanwhile
+	canceled []canceled              // those of held that are canceled, or whose queue is
+	awaited  []groups.Key            // the groups of the claim that is under way
+	early    []ruling                // rulings on awaited, before it is known whether they are held
 	nth      int                     // the number of the hold
 	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
@@ -56,8 +56,8 @@ func (s *seat) connected() bool {
 	return at != nil && !(*at).HungUp() && s.unanswered() == nil
 }
 
-// unanswered returns the seat's lane if the server has owed it an answer for long, and no handler runs, which may have
-// left an answer unread; or nil.
+// unanswered returns the seat's lane if the server has long owed it an answer, or nil. It is nil while a handler runs:
+// that may leave an answer unread.
 func (s *seat) unanswered() *lease.Lane {
 	at := s.at.Load()
 	if at == nil {

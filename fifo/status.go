@@ -37,8 +37,8 @@ type Status struct {
 	JobID int64 // the job that State, Since and Reason are about: the head, but for WhyJob
 	Ahead int   // jobs of the group before that one; at most MaxQueued are counted
 	State State // the one reason why it does not run, or Held
-	// Since is since when it is Held, Paused or Dead; zero: not known. Of one that is Due or OverLimit it is when its
-	// own time came: a pause, or jobs before it, may have kept it for longer.
+	// Since is when the job became Held, Paused or Dead; zero: not known. For Due and OverLimit it is the time from
+	// which the job itself may run: a pause, or jobs before it, may have kept it for longer.
 	Since       time.Time
 	LastFailure *Failure // the head's last failed or lost attempt, or nil
 

@@ -28,8 +28,8 @@ func (c *crew) runSweeper(ctx context.Context) {
 	onlooker := &onlooker{crew: c, told: make(map[string]bool)}
 	references := &references{crew: c, told: make(map[int64]bool)}
 	every(ctx, c.set.sweep, func() {
-		next, swept := c.sweep(ctx, after)
-		after = next
+		var swept error
+		after, swept = c.sweep(ctx, after)
 		told := errors.Join(onlooker.look(ctx), c.worker.tellLeases(ctx), references.look(ctx))
 		for _, err := range []error{swept, told} {
 			if err != nil && ctx.Err() == nil {

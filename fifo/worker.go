@@ -94,8 +94,8 @@ type Worker struct {
 	// expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing group rows
 	// need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
 	//
-	// Each time, every worker also looks for foreign keys that refer to jobs or queue_groups, and logs a warning of
-	// each once: a row that refers to a running job hides who has it.
+	// Each time, every worker also looks for foreign keys that refer to jobs or queue_groups, and logs a warning once
+	// for each: a row that refers to a running job hides which worker has that job.
 	//
 	// Besides, it looks for queues that it does not handle, of which nobody may know: a name with a typo. If the job at
 	// the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is

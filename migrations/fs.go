@@ -82,7 +82,7 @@ func filesFor(schema string, layOut func([]step) []file) (fs.FS, error) {
 		}
 		up.sql = inTools + up.sql
 	}
-	tree := make(fstest.MapFS)
+	tree := make(fstest.MapFS) // the standard library's fs.FS in memory
 	for _, f := range layOut(steps) {
 		tree[f.name] = &fstest.MapFile{Data: []byte(f.sql), Mode: 0o444}
 	}

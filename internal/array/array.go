@@ -21,12 +21,12 @@ func Of[T any](items []T, element func(to []byte, item T) []byte) []byte {
 	return append(text, '}')
 }
 
-// Texts returns the array of a text of each item.
+// Texts returns an array with one text for each item.
 func Texts[T any](items []T, of func(T) string) []byte {
 	return Of(items, func(to []byte, item T) []byte { return Text(to, of(item)) })
 }
 
-// Ints returns the array of a number of each item.
+// Ints returns an array with one number for each item.
 func Ints[T any](items []T, of func(T) int64) []byte {
 	return Of(items, func(to []byte, item T) []byte { return Int(to, of(item)) })
 }
@@ -39,4 +39,4 @@ func Text(to []byte, s string) []byte {
 var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // Int appends a number.
-func Int[T int32 | int64](to []byte, n T) []byte { return strconv.AppendInt(to, int64(n), 10) }
+func Int[T int32 | int64 | uint32](to []byte, n T) []byte { return strconv.AppendInt(to, int64(n), 10) }

@@ -291,8 +291,8 @@ func (b *Borrower) Abandon() {
 // Missed is Lane.Missed. It is never NextLocked: a session has a group alone.
 func (b *Borrower) Missed() Miss { return b.missed }
 
-// Lane returns the lane that is borrowed, which needs heartbeats while a handler runs; or nil. The session has its own,
-// and bounds what it waits for.
+// Lane returns the lane that is borrowed, which needs heartbeats while a handler runs; or nil. The session has its own
+// heartbeats, and bounds its waits.
 func (b *Borrower) Lane() *Lane { return b.lane.Load() }
 
 // Beat is Lane.Beat, of the lane that is borrowed.

@@ -44,7 +44,7 @@ type Dialer struct {
 	DB *bun.DB
 
 	probing sync.Mutex
-	parsed  atomic.Bool // by a server, all statements but those of one lane
+	parsed  atomic.Bool // a server has parsed ownTexts and Statements
 	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 
@@ -76,15 +76,17 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	var ok bool
 	if l.stream, ok = l.pg().Conn().(*stream); !ok {
 		err = errNotWatched
-	} else if !l.pooled { // of a shared session, nobody knows the process
-		l.stream.pid, err = d.own(ctx, l.pg())
+	} else if !l.pooled {
+		var pid uint32
+		pid, err = d.own(ctx, l.pg())
+		l.stream.pid = int32(pid) //nolint:gosec // as PostgreSQL has it
 	}
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, l.Conn())
 	}
 	if err == nil && !l.pooled { // whatever that has set
 		var more [][2]string
-		if !lane { // a handler has the user's; here times may be read as texts, if the pool's queries are
+		if !lane { // on a lane the user's stays; elsewhere times may be read as texts, by the pool's query mode
 			more = [][2]string{{"DateStyle", "ISO"}}
 		}
 		err = bounds.apply(ctx, l.pg(), d.Logger, more...)

@@ -15,9 +15,9 @@
 //   - What is known of a death: mark.go, record.go.
 //   - The lease of a session: keeper.go, session.go, round.go; who works its groups: borrower.go, borrower_lane.go,
 //     take.go, lanes.go, settlement.go, slow.go.
-//   - Connections: dialer.go, connection.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go, hearing.go,
-//     the socket files. A wire sees each statement that is made with pgx (wire.go), a stream each message of the
-//     protocol (stream.go); canceller.go ends a statement.
+//   - Connections: dialer.go, connection.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go,
+//     stranded.go, the socket files. A wire sees each statement that is made with pgx (wire.go), a stream each message
+//     of the protocol (stream.go); canceller.go ends a statement.
 //
 // # The transaction is the lease
 //

@@ -103,11 +103,10 @@ const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_eve
 
 // activity asks for that on the Control pool.
 func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
-	if l.control == nil || l.stream.pid == 0 { // or a pooler shares the session: nobody knows its process
+	if l.control == nil || l.stream.pid == 0 {
 		return false, false, ErrNoControl
 	}
-	pid := int32(l.stream.pid) //nolint:gosec // as PostgreSQL has it
-	err = l.control.QueryRow(ctx, activitySQL, pid).Scan(&active, &writing)
+	err = l.control.QueryRow(ctx, activitySQL, l.stream.pid).Scan(&active, &writing)
 	return active, writing, err
 }
 

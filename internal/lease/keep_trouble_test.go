@@ -304,7 +304,7 @@ func TestClaimWithoutRoom(t *testing.T) {
 }
 
 // A connection on which something comes is not silent, however long it takes.
-func TestHearing(t *testing.T) {
+func TestUnless(t *testing.T) {
 	t.Parallel()
 	here, there := net.Pipe()
 	defer func() { _ = here.Close(); _ = there.Close() }()

@@ -110,10 +110,10 @@ func (k *Keeper) Close(wait time.Duration) {
 		stop()
 	}
 	if s != nil {
-		last := time.AfterFunc(wait, func() { s.end(errClosed) })
-		_ = s.do(&ask{last: true}) // unless it has ended
+		limit := time.AfterFunc(wait, func() { s.end(errClosed) })
+		_ = s.do(&ask{ends: true}) // an error says that the session has ended
 		<-s.lives.Done()
-		last.Stop()
+		limit.Stop()
 	}
 	k.Lanes.Close()
 	k.Completions.Close()

@@ -70,7 +70,7 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 // Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
 // server has refused, and fails as that.
 func (l *Lane) Charge(ctx context.Context, head *Held) error {
-	if head.Shared { // its mark is still there; it does not count if the handler has committed the claim itself
+	if head.Shared { // its mark is there; the attempt does not count if the handler has committed the claim itself
 		return nil
 	}
 	h := *head
@@ -119,7 +119,7 @@ func (l *Lane) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	xids := array.Ints(lost, func(xid uint32) int64 { return int64(xid) }) // NULL: not known
+	xids := array.Of(lost, array.Int) // NULL: not known
 	bound := []byte(millis(l.bound))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch

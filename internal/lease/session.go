@@ -36,7 +36,7 @@ type session struct {
 	unreleased []release // what is still to be let go: the server is asked again
 	tries      int       // how often it was asked again, one after the other
 	retryAt    time.Time // and when it is asked next
-	last       bool      // it ends when it has nothing more to let go
+	ending     bool      // it ends when it has nothing more to let go
 }
 
 // A release is a group that is to be let go, or a slot of a queue that has a limit.
@@ -56,7 +56,7 @@ type ask struct {
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
 	deferred bool  // it was not made yet: the payloads of others were too much beside it
-	last     bool  // the session is to end when it has nothing more to let go
+	ends     bool  // the session is to end when it has nothing more to let go
 	refused  error
 	err      error
 	done     chan struct{}
@@ -140,7 +140,7 @@ func (s *session) run() {
 	defer s.close()
 	for !s.ended() {
 		next := s.next()
-		if len(next) == 0 && s.last && len(s.unreleased) == 0 {
+		if len(next) == 0 && s.ending && len(s.unreleased) == 0 {
 			s.end(errClosed)
 			return
 		}
@@ -293,7 +293,7 @@ func (s *session) answer(asks []*ask) error {
 		if a.err = err; err == nil {
 			a.err = a.refused
 		}
-		s.last = s.last || a.last
+		s.ending = s.ending || a.ends
 		close(a.done)
 	}
 	if refused {

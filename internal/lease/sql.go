@@ -27,7 +27,7 @@ const (
 // prepares one when it first uses it.
 var ownTexts = func() map[string]string {
 	own := texts.Prepared()
-	for _, onControl := range []string{"fence", "mark", "relock", "relock_shared"} {
+	for _, onControl := range []string{"fence", "fence_claim", "mark", "relock", "relock_shared"} {
 		delete(own, ownPrefix+onControl)
 	}
 	for look, name := range slotLooks {

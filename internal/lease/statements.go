@@ -61,9 +61,9 @@ func (s statements) forget() {
 	}
 }
 
-// prepareAgain has the lane's statements prepared again where they are used next, if a handler may have taken them
-// away, with which its job is to be settled. The transaction must not have failed. stmtRestore is used first: it is
-// parsed in the lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
+// prepareAgain makes the lane prepare its statements again at their next use, if a handler may have taken them away:
+// its job is settled with them. The transaction must not have failed. stmtRestore is used first: it is parsed in the
+// lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
 func (l *Lane) prepareAgain(ctx context.Context) error {
 	if l.pooled || !l.loan.used() {
 		return nil
@@ -71,8 +71,8 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
 		return nil
 	}
-	const parsed = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
-	if _, err := l.pg().Exec(ctx, parsed).ReadAll(); err != nil {
+	const parsing = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
+	if _, err := l.pg().Exec(ctx, parsing).ReadAll(); err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}
 	l.stmts.forget()
@@ -82,9 +82,9 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 	return nil
 }
 
-// prepareRestore prepares what puts back the settings that a handler has changed. It must be there before a handler
-// runs, unless prepareAgain comes before it is used. The others are parsed behind it, when the handler's encoding and
-// search path are put back.
+// prepareRestore prepares what puts back the settings that a handler has changed, before a handler runs: later, only
+// prepareAgain has it parsed under the right settings. The other statements are parsed after it has run, when the
+// handler's encoding and search path are put back.
 func (l *Lane) prepareRestore(ctx context.Context) error {
 	p := l.pipeline(ctx)
 	p.prepare(stmtRestore)

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,8 +12,8 @@ import (
 
 // A session is stranded if the server owes it an answer that will not come, although both sockets are in order: a proxy
 // between them has lost its other side, say, or its server. A lock on a table, and a standby that a COMMIT waits for,
-// keep an answer away as well. So another session is asked what the server does for this one. That may not know, if it
-// has another role or track_activities is off: then the answer is waited for.
+// keep an answer away as well. So another session is asked what the server does for this one. If track_activities
+// is off, or the role of that session may not see it, the lane goes on waiting.
 
 var errStranded = errors.New("lease: the server owes the session an answer, and works on none")
 
@@ -42,18 +43,17 @@ func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
 	return errStranded
 }
 
-// stranded reports whether the server owes an answer for longer than silence, and did not work on it this time and the
-// time before.
+// stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
+// gone, this time and the time before.
 func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
-	if s.pid == 0 || s.unanswered() < silence { // of a shared session, nobody knows the process
+	if s.pid == 0 || s.unanswered() < silence {
 		return false
 	}
 	s.mu.Lock()
 	asked := s.asked
 	s.mu.Unlock()
 	idle := false
-	process := int32(s.pid) //nolint:gosec // as PostgreSQL has it
-	err := control.QueryRow(ctx, idleSQL, process).Scan(&idle)
+	err := control.QueryRow(ctx, idleSQL, s.pid).Scan(&idle)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !idle && !errors.Is(err, pgx.ErrNoRows) || s.owed == 0 || !s.asked.Equal(asked) {
@@ -72,4 +72,16 @@ func (s *stream) unanswered() time.Duration {
 		return 0
 	}
 	return time.Since(s.asked)
+}
+
+// unless calls f once nothing has come for so long from now on, until it is stopped. A Read that is under way then may
+// have it called all the same.
+func (s *stream) unless(silence time.Duration, f func()) (stop func()) {
+	late := time.AfterFunc(silence, sync.OnceFunc(f))
+	heard := func() { late.Reset(silence) }
+	s.heard.Store(&heard)
+	return func() {
+		s.heard.Store(nil)
+		late.Stop()
+	}
 }

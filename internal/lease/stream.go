@@ -24,7 +24,7 @@ type stream struct {
 	net.Conn
 	socket syscall.RawConn // below TLS; nil: it cannot be looked at
 	tcp    bool
-	pid    uint32                 // of the server's process; 0: not known
+	pid    int32                  // of the server's process; 0: a pooler shares the session, and nobody knows it
 	heard  atomic.Pointer[func()] // is told when something has come from the server; or nil
 
 	mu      sync.Mutex

@@ -119,8 +119,9 @@ func (c *checker) touched(group int32, from, until int64) bool {
 // tellsWithin is how long a worker may take, at the end of a large batch, between what it commits and what it says.
 const tellsWithin = int64(5 * time.Second)
 
-// untold reports whether a worker may have given a job back whose handler had returned, since that said so, or since it
-// was alive when the next attempt began, and died before it could say so, or was not told.
+// untold reports whether a worker may have given a job back without a trace of that. The handler has returned, and (a)
+// it said Unavailable, and the worker died soon after or was not told, or (b) the worker lived when the next attempt
+// began, and died soon after, or (c) its batch was undone.
 func (c *checker) untold(lost, next *turn) bool {
 	died, away := c.deaths[lost.proc], lost.word == wordAway
 	switch {
@@ -134,10 +135,10 @@ func (c *checker) untold(lost, next *turn) bool {
 	return next.start < died && died < next.start+tellsWithin
 }
 
-// undone reports whether the batch of groups in which a handler returned nil may have been undone by another of its
-// handlers: then it is given back group by group, and its worker says so when it has done that for all.
+// undone reports whether another handler of the same batch of groups may have undone what this one did, and the worker
+// died soon after. A worker gives such a batch back group by group, and says so only at the end.
 func (c *checker) undone(t *turn) bool {
-	if !acrossGroups(t.queue) || t.word != "ok" || t.outcome != "" || t.died > t.end+tellsWithin {
+	if !acrossGroups(t.queue) || t.word != "ok" || t.died > t.end+tellsWithin {
 		return false
 	}
 	return slices.ContainsFunc(c.turns, func(by *turn) bool {
