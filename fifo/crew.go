@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -209,7 +210,7 @@ func (c *crew) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	c.stopping.Store(true)
-	latest := time.Now().Add(max(c.set.drain, 0) + grace)
+	latest := time.Now().Add(min(max(c.set.drain, 0), math.MaxInt64-grace) + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	ended, last := doneOf(&beside), time.Now().Add(lastWait)

@@ -274,3 +274,22 @@ func TestLowerIDBesideASession(t *testing.T) {
 	require.NoError(t, b.q.Delete(t.Context(), jobs[0].ID))
 	require.Equal(t, jobs[1:], b.jobs())
 }
+
+// A group whose completions take long, but not too long, keeps no other waiting: what is settled with it is settled by
+// itself from then on, until that is quick.
+func TestSlowCompletionsKeepNoOtherWaiting(t *testing.T) {
+	b := bySession.on(newBed(t))
+	b.exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_sleep(0.9); RETURN OLD; END';
+		CREATE TRIGGER slow BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'slow')
+			EXECUTE FUNCTION slow();
+		INSERT INTO pgfifo.jobs (queue, group_id, payload)
+		SELECT 'q', 'quick' || g, '' FROM generate_series(1, 10) g, generate_series(1, 200) n;
+		INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', 'slow', '' FROM generate_series(1, 1000) n`)
+	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	await(t, "the quick ones", func() bool {
+		return query[bool](b, "SELECT NOT EXISTS (SELECT FROM pgfifo.jobs WHERE group_id <> 'slow')")
+	})
+	require.NoError(t, r.stop())
+	require.NotEmpty(t, b.jobs(), "the slow ones take many minutes")
+}

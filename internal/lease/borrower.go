@@ -118,7 +118,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 
 // settlement returns how a job is settled together with others, or nil if it is not.
 func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
-	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.is(heads[0].Key) {
+	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.apart(heads[0].Key) {
 		return nil
 	}
 	s := &settlement{head: heads[0]}

@@ -92,8 +92,12 @@ func (b *Borrower) settleBorrowed(ctx context.Context, hold *Hold, calls []Call)
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
 	b.returnLane()
-	if err == nil && time.Since(begin) < quick {
+	switch {
+	case err != nil || !b.keeper.slow.apart(hold.Key):
+	case time.Since(begin) < quick:
 		b.keeper.slow.remove(hold.Key)
+	default:
+		b.keeper.slow.add(hold.Key)
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -87,7 +88,13 @@ func (k *Keeper) onLane(
 		return errApart // nothing was sent
 	}
 	defer of.put(lane)
+	begin := time.Now()
 	err = by(lane, ctx, some)
+	if time.Since(begin) >= quick && (err == nil || Refused(err)) { // who has kept the others waiting, is not known
+		for _, s := range some {
+			k.slow.suspect(s.head.Key)
+		}
+	}
 	if err == nil {
 		return nil
 	}

@@ -21,6 +21,9 @@ const (
 )
 
 var sessions = []Mutant{
+	plant("slow-completions-together", "one group whose completions take long keeps others waiting, again and again",
+		test("fifo", "TestSlowCompletionsKeepNoOtherWaiting"),
+		in("internal/lease/settlement.go", "time.Since(begin) >= quick &&", "time.Since(begin) >= 100*quick &&")),
 	plant("session-done-without-token", "a job is completed without a look at the token of its claim",
 		test("internal/lease", "TestFormerHolderSettlesNothing"), in(keepDoneFile, tokenOfRow, "")),
 	plant("session-take-without-token", "a group is taken, to settle its job, without a look at the token of its claim",
@@ -44,7 +47,7 @@ var sessions = []Mutant{
 		in("internal/lease/sql/keep_same.sql", " AND j.version = k.version", "")),
 	plant("session-slow-among-the-quick", "a job whose completion takes long is completed by the few lanes of all",
 		test("internal/lease", "TestSlowCompletionKeepsNoOtherWaiting"),
-		in("internal/lease/borrower_lane.go", "		b.keeper.slow.add(hold.Key)\n", "")),
+		in("internal/lease/borrower_lane.go", "		}\n		b.keeper.slow.add(hold.Key)\n", "		}\n")),
 	plant("session-release-unseen", "nobody but a walk sees that a session which lives on has let a group go",
 		test("internal/schedule", "TestReleasedBySession"),
 		in("internal/schedule/watch.go", "	keys = append(keys, released...)\n", "	_ = released\n")),
