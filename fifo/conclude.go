@@ -91,16 +91,19 @@ func (s *seat) letGo(ctx context.Context) bool {
 }
 
 // refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it
-// is not known which, so they run again one by one. Attempts that were found lost stay what they are.
+// is not known which, so they run again one by one. Attempts that were found lost stay what they are, and what was to
+// be given back is given back.
 func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error) bool {
 	if !a.ran {
 		return s.mend(ctx, a, claim)
 	}
+	returned := a.results[0].outcome == Returned // and so are all others, if there are any
 	a.revoke(Returned, KindError, why)
-	if len(a.results) == 1 {
-		a.results[0].outcome = Retried // what becomes of it, failCall says
-	} else {
+	switch {
+	case len(a.results) > 1:
 		a.oneByOne()
+	case !returned:
+		a.results[0].outcome = Retried // what becomes of it, failCall says
 	}
 	return s.mend(ctx, a, claim)
 }

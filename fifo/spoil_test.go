@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,4 +146,81 @@ func TestStatementsTakenAway(t *testing.T) {
 		require.Equal(t, x.want, got)
 		require.Empty(t, b.deadLetters())
 	})
+}
+
+// tidying is SQL that takes the session's prepared statements away where nobody looks.
+const tidying = "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$"
+
+// A job that is given back is not counted, also if its lane's statements are gone. The first jobs of a lane are marked,
+// and end with one statement more.
+func TestGivenBackWithoutStatements(t *testing.T) { overLeases(t, testGivenBackWithoutStatements) }
+
+func testGivenBackWithoutStatements(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
+	started := make(chan struct{})
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID != "last" {
+			return nil
+		}
+		err := exec(ctx, job, tidying)
+		close(started)
+		<-ctx.Done()
+		return errors.Join(err, ctx.Err())
+	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.MaxAttempts = -1, 1 }))
+	b.send("first", slices.Repeat([]any{nil}, 12)...)
+	b.drained()
+	b.send("last", nil)
+	receive(t, started, "the handler")
+	require.NoError(t, r.stop())
+	outcomes, _, _ := b.ledger.of("last")
+	require.Equal(t, []fifo.Outcome{fifo.Returned}, outcomes)
+	require.Empty(t, b.deadLetters())
+	require.Zero(t, only(t, b.jobs()).Attempts)
+}
+
+// When it is known that handlers do that, the session is given up behind one that has: what pgx has prepared in it is
+// gone as well, and the next handler would meet that.
+func TestTidyHandlerHarmsNoOther(t *testing.T) { overLeases(t, testTidyHandlerHarmsNoOther) }
+
+func testTidyHandlerHarmsNoOther(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		err := write(ctx, job, int(job.ID))
+		if err == nil && job.GroupID == "tidy" {
+			err = exec(ctx, job, tidying)
+		}
+		return err
+	}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
+	for range 3 {
+		for _, group := range []string{"tidy", "other"} {
+			b.send(group, nil)
+			b.drained()
+		}
+	}
+	outcomes, _, _ := b.ledger.of("other")
+	require.Equal(t, slices.Repeat([]fifo.Outcome{fifo.Succeeded}, 3), outcomes)
+	require.Empty(t, b.deadLetters())
+	require.Len(t, b.effects(), 6)
+}
+
+// A handler has the session's planner settings; what settles its job has the library's, or a plan that was made for an
+// empty table would read a whole backlog.
+func TestPlannerSettingsBehindAHandler(t *testing.T) {
+	overLeases(t, testPlannerSettingsBehindAHandler)
+}
+
+func testPlannerSettingsBehindAHandler(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	const show = "concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'), " +
+		"current_setting('enable_bitmapscan'), current_setting('jit'))"
+	b.exec(`CREATE TABLE seen (settings text);
+		CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN INSERT INTO seen SELECT ` + show + `; RETURN OLD; END $$;
+		CREATE TRIGGER seen BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION see()`)
+	b.send("g", nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		return exec(ctx, job, "INSERT INTO seen SELECT "+show)
+	}))
+	require.Equal(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen OFFSET 1"))
+	require.NotEqual(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen LIMIT 1"))
 }

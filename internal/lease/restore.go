@@ -15,6 +15,7 @@ import (
 var restoredSettings = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
 	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",
+	"plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "jit", // plannerSettings: a handler has had its own
 }
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that

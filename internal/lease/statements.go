@@ -61,6 +61,10 @@ func (s statements) forget() {
 	}
 }
 
+// lookSQL has a row if a lane's statements are there, as far as one tells of all.
+const lookSQL = "; SELECT FROM pg_catalog.pg_prepared_statements " +
+	"WHERE name OPERATOR(pg_catalog.=) '" + stmtRestore + "'"
+
 // prepareAgain makes the lane prepare its statements again at their next use, if a handler may have taken them away:
 // its job is settled with them. The transaction must not have failed. stmtRestore is used first: it is parsed in the
 // lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
@@ -72,8 +76,12 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 		return nil
 	}
 	const parsing = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
-	if _, err := l.pg().Exec(ctx, parsing).ReadAll(); err != nil {
+	results, err := l.pg().Exec(ctx, parsing+lookSQL).ReadAll()
+	if err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
+	}
+	if len(results[2].Rows) == 0 { // they were taken away, and so were those of pgx, which the next handler would use
+		l.stream.spoiled.Store(true)
 	}
 	l.stmts.forget()
 	l.stmts.add(stmtRestore, l.stmts[stmtRestore].SQL)
