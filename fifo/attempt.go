@@ -317,7 +317,7 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 func (s *seat) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
-	s.lane.Aside(func() {
+	s.lane.Lane().Aside(func() {
 		s.crew.worker.Client.guardLane("Retry", func() { d = s.queue.Retry(&job, err) })
 	})
 	return d

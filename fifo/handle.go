@@ -18,7 +18,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Spoiled() || s.notToBegin(t)) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Lane().Spoiled() || s.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -26,7 +26,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		job, one := t.job, [1]task{t}
 		err, notHeld, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h(ctx, job) })
 		t = one[0] // with another Job if the handler was abandoned, which keeps its own
-		last = last || s.lane.Spoiled()
+		last = last || s.lane.Lane().Spoiled()
 		if err == nil && notHeld == nil && !last {
 			notHeld = s.lane.KeepWrites(ctx)
 		}
@@ -50,7 +50,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			err = notHeld
 		}
 		stopped = t.place
-		if undone := s.lane.Undo(ctx); undone != nil { // and so are those before it
+		if undone := s.lane.Lane().Undo(ctx); undone != nil { // and so are those before it
 			a.revoke(Returned, "", err)
 			s.failed(a, t, err, cause)
 			a.calls, a.broken = nil, true
@@ -102,7 +102,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
 	case err == nil:
 		err = notHeld
 	}
-	a.broken = s.lane.Undo(ctx) != nil
+	a.broken = s.lane.Lane().Undo(ctx) != nil
 	if len(tasks) == 1 || uncounted(err) && !errors.As(err, new(BatchError)) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {

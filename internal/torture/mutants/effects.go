@@ -66,7 +66,7 @@ var effects = []Mutant{
 		test(".", "TestMisuse"), in(handleFile, "		if used {\n", "		if used && len(done) == 0 {\n")),
 	plant("session-left-spoiled", "a session in which a handler ran SET or DISCARD goes on to the next job",
 		test("internal/lease", "TestSpoiledLane"),
-		in("internal/lease/spoil.go", "{ return l.stream.spoiled.Load() }", "{ return l.stream == nil }")),
+		in("internal/lease/spoil.go", "l != nil && l.stream.spoiled.Load()", "l != nil && l.stream == nil")),
 	plant("transaction-usable-after-the-end",
 		"a handler's transaction can be used when its job has ended, in the next job's",
 		test("internal/lease", "TestTransactionAfterTheEnd"),
@@ -166,5 +166,5 @@ var effects = []Mutant{
 		in(statementsFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
 	plant("batch-goes-on-in-a-spoiled-session",
 		"a job of a batch runs in the session that the one before it has spoiled",
-		test("fifo", "TestLateCancelRequest"), in(handleFile, "probed || s.lane.Spoiled() ||", "probed ||")),
+		test("fifo", "TestLateCancelRequest"), in(handleFile, "probed || s.lane.Lane().Spoiled() ||", "probed ||")),
 }
