@@ -113,7 +113,7 @@ var effects = []Mutant{
 		in("internal/lease/spoil.go", `ToLower(rest), "hold")`, `ToLower(rest), "held")`)),
 	plant("handler-says-which-job-it-was", "the job that is settled is what the handler has made of its Job",
 		test("fifo", "TestHandlerChangesItsJob"),
-		in("fifo/attempt.go", "		s.restore(job, tasks[i].held)\n", "		_, _ = i, job\n")),
+		in("fifo/place.go", "jobs[i], list[i] = *tasks[i].job, &jobs[i]", "jobs[i], list[i] = Job{}, tasks[i].job")),
 	plant("statement-waited-for", "a lane waits for a statement that is under way when its handler returns",
 		run(leaving, "I12", "I8"), in(loanFile, "busy = l.busy > 0", "busy = l.busy > 1<<30")),
 	plant("own-transaction", "a job's transaction is one of the pool's if a query hook makes a context of its own",
