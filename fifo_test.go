@@ -15,7 +15,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
-	"github.com/pgfifo/pgfifo/internal/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
 )
 
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.

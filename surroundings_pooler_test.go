@@ -175,7 +175,8 @@ func requireCleanSessions(s *site, b *bouncer) {
 	s.Helper()
 	through := b.through(s.url)
 	direct := pgtest.Conn(s, s.url)
-	const settings = `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
+	const settings = `SELECT string_agg(concat(name, '=', setting, ' by ', source), ' ' ORDER BY name)
+		FROM pg_settings WHERE name IN
 		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
 	var want string
 	require.NoError(s, direct.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&want))

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/overlay"
 	"github.com/pgfifo/pgfifo/internal/pause"
-	"github.com/pgfifo/pgfifo/internal/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
+	"github.com/pgfifo/pgfifo/internal/torture/overlay"
 	"github.com/pgfifo/pgfifo/migrations"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
 )
 
 // latecomers are messages whose transactions drew their ids early and commit late, when a higher id of the group is

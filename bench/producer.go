@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/fifo"
-	"github.com/pgfifo/pgfifo/internal/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
 )
 
 // producing is a way to enqueue.

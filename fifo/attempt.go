@@ -230,10 +230,10 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
-// can be committed, else it says why not. cause is that of the handler's context. A handler that is abandoned keeps its
-// Jobs: the tasks have copies then.
+// can be committed, else it says why not. cause is that of the handler's context. The handler has copies of the Jobs,
+// and may keep them: those of the tasks decide what becomes of the jobs, and hooks are told them.
 func (s *seat) lend(
-	ctx context.Context, tasks []task, handler func(context.Context) error,
+	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
 ) (err, notHeld, cause error) {
 	c := s.crew
 	hctx, stop := context.WithCancelCause(ctx)
@@ -244,16 +244,16 @@ func (s *seat) lend(
 		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
 		defer cancel()
 	}
-	loan, jobs := s.lane.Loan(), make([]*Job, len(tasks))
-	hooks := slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil })
-	for i := range tasks {
-		jobs[i] = tasks[i].job
-		jobs[i].loan = loan
-		if hooks {
-			jobs[i].hooked = new(atomic.Pointer[context.Context])
+	if slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil }) {
+		for i := range tasks {
+			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
 		}
 	}
-	s.doing.Store(jobs[0])
+	jobs, loan := copies(tasks), s.lane.Loan()
+	for _, job := range jobs {
+		job.loan = loan
+	}
+	s.doing.Store(tasks[0].job)
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
 	notHeld = s.lane.Lend(func() {
@@ -265,22 +265,7 @@ func (s *seat) lend(
 		_ = s.lane.Close()
 		return err, gone, cause
 	}
-	for i, job := range jobs {
-		s.restore(job, tasks[i].held)
-	}
 	return err, notHeld, cause
-}
-
-// restore puts back what a handler has changed in its Job: it decides what becomes of the job, and hooks are told it.
-// What was not changed is not written: a goroutine that the handler has left behind may read it.
-func (s *seat) restore(job *Job, h *lease.Held) {
-	if job.Group() != h.Key || job.ID != h.ID || job.Attempts != h.Attempts || job.MaxAttempts != s.maxAttempts(h) ||
-		job.Priority != h.Priority || job.Failures != nil || !job.DiedAt.IsZero() ||
-		!job.EnqueuedAt.Equal(h.EnqueuedAt) || !job.RunAt.Equal(h.RunAt) || len(h.Headers)+len(job.Headers) > 0 ||
-		len(job.Payload) != len(h.Payload) || len(h.Payload) > 0 && &job.Payload[0] != &h.Payload[0] {
-		s.fillJob(job, h)
-		job.DiedAt, job.Failures = time.Time{}, nil
-	}
 }
 
 // times returns n times d, or the longest Duration if that is less.
@@ -317,7 +302,7 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 func (s *seat) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
-	s.lane.Aside(func() {
+	s.lane.Lane().Aside(func() {
 		s.crew.worker.Client.guardLane("Retry", func() { d = s.queue.Retry(&job, err) })
 	})
 	return d

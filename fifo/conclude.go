@@ -57,7 +57,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
 	if !slow {
-		s.lane.Aside(tell)
+		s.lane.Lane().Aside(tell)
 		return false
 	}
 	s.telling.Store(a)
@@ -68,10 +68,10 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 		<-done
 		return false
 	}
-	s.lane.Aside(func() { late = !within(tuning.Look, done) })
+	s.lane.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		late = s.letGo(ctx)
-		s.lane.Aside(func() { <-done })
+		s.lane.Lane().Aside(func() { <-done })
 	}
 	return late
 }

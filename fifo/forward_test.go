@@ -11,7 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
-	"github.com/pgfifo/pgfifo/internal/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
 )
 
 // hopeless enqueues jobs to a group of queue q, which are to leave it for another queue.

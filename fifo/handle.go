@@ -18,15 +18,15 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Spoiled() || s.notToBegin(t)) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Lane().Spoiled() || s.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}
 		before := len(a.results)
-		job, one := t.job, [1]task{t}
-		err, notHeld, cause := s.lend(ctx, one[:], func(ctx context.Context) error { return h(ctx, job) })
-		t = one[0] // with another Job if the handler was abandoned, which keeps its own
-		last = last || s.lane.Spoiled()
+		err, notHeld, cause := s.lend(ctx, tasks[i:i+1], func(ctx context.Context, jobs []*Job) error {
+			return h(ctx, jobs[0])
+		})
+		last = last || s.lane.Lane().Spoiled()
 		if err == nil && notHeld == nil && !last {
 			notHeld = s.lane.KeepWrites(ctx)
 		}
@@ -50,7 +50,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			err = notHeld
 		}
 		stopped = t.place
-		if undone := s.lane.Undo(ctx); undone != nil { // and so are those before it
+		if undone := s.lane.Lane().Undo(ctx); undone != nil { // and so are those before it
 			a.revoke(Returned, "", err)
 			s.failed(a, t, err, cause)
 			a.calls, a.broken = nil, true
@@ -81,12 +81,7 @@ func (s *seat) failed(a *attempt, t task, err, cause error) {
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.
 func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
-	h := s.queue.BatchHandler // which is also called when the seat has gone on
-	jobs := make([]*Job, len(tasks))
-	for i := range tasks {
-		jobs[i] = tasks[i].job
-	}
-	err, notHeld, cause := s.lend(ctx, tasks, func(ctx context.Context) error { return h(ctx, jobs) })
+	err, notHeld, cause := s.lend(ctx, tasks, s.queue.BatchHandler)
 	named, is := batchError(err)
 	if is && len(named) == 0 { // no job has failed
 		err = nil
@@ -102,7 +97,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
 	case err == nil:
 		err = notHeld
 	}
-	a.broken = s.lane.Undo(ctx) != nil
+	a.broken = s.lane.Lane().Undo(ctx) != nil
 	if len(tasks) == 1 || uncounted(err) && !errors.As(err, new(BatchError)) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {

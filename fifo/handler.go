@@ -50,7 +50,9 @@ func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, a
 // start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They
 // have a goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow
 // say, ends the goroutine that calls it, and a handler that does not return is left behind in it.
-func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Context) error) <-chan error {
+func (c *Client) start(
+	ctx context.Context, jobs []*Job, handler func(context.Context, []*Job) error,
+) <-chan error {
 	result := make(chan error, 1)
 	go func() {
 		var err error
@@ -69,7 +71,7 @@ func (c *Client) start(ctx context.Context, jobs []*Job, handler func(context.Co
 			err = context.Cause(worker)
 		}
 		if err == nil {
-			catch(&err, "handler", func() error { return handler(ctx) })
+			catch(&err, "handler", func() error { return handler(ctx, jobs) })
 		}
 	}()
 	return result

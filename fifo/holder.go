@@ -18,16 +18,12 @@ type holder interface {
 	Mark(ctx context.Context, heads []*lease.Held) error
 	Loan() *lease.Loan
 	Lend(handler func()) error
-	Aside(f func())
 	KeepWrites(ctx context.Context) error
-	Undo(ctx context.Context) error
 	Used() bool
 	Missed() lease.Miss
 
 	Lane() *lease.Lane
-	Beat(ctx context.Context) error
 	HungUp() bool
-	Spoiled() bool
 	Closed() bool
 	Close() error
 	Abandon()

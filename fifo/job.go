@@ -49,9 +49,9 @@ type Job struct {
 	// Job does not have it; see Client.Jobs.
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
-	loan *lease.Loan // of its handler; nil: none has run
-	// hooked has what the Job hook returned for the attempt, for the Settled hook; nil: there is no Job hook. If the
-	// handler is abandoned, its Job and the worker's share it, and the hook may be running still.
+	loan *lease.Loan // of its handler; nil: it is not a handler's
+	// hooked has what the Job hook returned for the attempt, for the Settled hook; nil: there is no Job hook. The
+	// handler's Job and the worker's share it, and the hook may be running still when the handler is abandoned.
 	hooked *atomic.Pointer[context.Context]
 }
 

@@ -39,7 +39,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 				c.worker.stats.timesOverdue.Add(n)
 			}
 			told = time.Since(ended)
-			late, jobs := told, s.copies(tasks)
+			late, jobs := told, copies(tasks)
 			go func() { // a hook that takes its time must not keep the handler from being abandoned
 				c.tellOverdue(ctx, jobs, late)
 				heard <- struct{}{}
@@ -62,30 +62,17 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 		return err, nil
 	}
 	s.lane.Abandon()
-	jobs := s.copies(tasks)
-	for i := range tasks { // the handler goes on with the Jobs that it has
-		jobs[i].hooked = tasks[i].job.hooked
-		tasks[i].job = jobs[i]
-	}
 	c.left.handler(tasks, result)
 	late := time.Since(ended).Round(time.Millisecond)
-	c.logLate("pgfifo: handler abandoned; its connection is closed", jobs, late, context.Cause(ctx))
+	c.logLate("pgfifo: handler abandoned; its connection is closed", tasks[0].job, n, late, context.Cause(ctx))
 	return fmt.Errorf("%w after %v", ErrAbandoned, late), gone
-}
-
-// copies returns Jobs that are not the handler's.
-func (s *seat) copies(tasks []task) []*Job {
-	jobs := make([]*Job, len(tasks))
-	for i := range tasks {
-		jobs[i] = s.newJob(tasks[i].held)
-	}
-	return jobs
 }
 
 // tellOverdue tells the log and the hooks.
 func (c *crew) tellOverdue(ctx context.Context, jobs []*Job, late time.Duration) {
 	cause, client := context.Cause(ctx), c.worker.Client
-	c.logLate("pgfifo: handler ignores the end of its context", jobs, late.Round(time.Millisecond), cause)
+	c.logLate("pgfifo: handler ignores the end of its context", jobs[0], int64(len(jobs)),
+		late.Round(time.Millisecond), cause)
 	for _, h := range client.cfg.Hooks {
 		for i := 0; i < len(jobs) && h.Overdue != nil; i++ {
 			client.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), jobs[i], late, cause) })
@@ -93,8 +80,7 @@ func (c *crew) tellOverdue(ctx context.Context, jobs []*Job, late time.Duration)
 	}
 }
 
-func (c *crew) logLate(what string, jobs []*Job, late time.Duration, cause error) {
-	job := jobs[0]
+func (c *crew) logLate(what string, job *Job, jobs int64, late time.Duration, cause error) {
 	c.log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
-		"jobs", len(jobs), "late", late, "cause", cause)
+		"jobs", jobs, "late", late, "cause", cause)
 }

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"cmp"
+	"maps"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -83,6 +84,16 @@ func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
 	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
 	job.Headers, job.Priority = decodeHeaders(h.Headers), h.Priority
+}
+
+// copies returns Jobs for others, who may write into them.
+func copies(tasks []task) []*Job {
+	jobs, list := make([]Job, len(tasks)), make([]*Job, len(tasks))
+	for i := range tasks {
+		jobs[i], list[i] = *tasks[i].job, &jobs[i]
+		jobs[i].Headers = maps.Clone(jobs[i].Headers)
+	}
+	return list
 }
 
 func (s *seat) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, s.queue.MaxAttempts) }

@@ -77,7 +77,7 @@ func (s *seat) run(ctx context.Context) {
 	retry.quiet = s.crew.keeper != nil // there may be thousands
 	troubled := false
 	for ctx.Err() == nil {
-		if s.lane.Spoiled() {
+		if s.lane.Lane().Spoiled() {
 			_ = s.lane.Close()
 		}
 		if s.lane.Closed() {
@@ -222,7 +222,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 
 // next returns the group to claim with the next step, or nil to stop for now.
 func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Turn {
-	if ctx.Err() != nil || s.lane.Closed() || s.lane.Spoiled() || a.broken || s.crew.set.once {
+	if ctx.Err() != nil || s.lane.Closed() || s.lane.Lane().Spoiled() || a.broken || s.crew.set.once {
 		return nil
 	}
 	if !a.now {
@@ -308,7 +308,7 @@ func (s *seat) beat(ctx context.Context) {
 	}
 	go func() {
 		defer s.beating.Store(false)
-		if err := (*at).Beat(ctx); err != nil && ctx.Err() == nil {
+		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
 			s.cancel(err)
 		}
 	}()

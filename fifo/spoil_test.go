@@ -204,13 +204,16 @@ func testTidyHandlerHarmsNoOther(t *testing.T, by lease) {
 }
 
 // A handler has the session's planner settings; what settles its job has the library's, or a plan that was made for an
-// empty table would read a whole backlog.
+// empty table would read a whole backlog. So it is on a lane that goes through a pooler, whose session has none of them.
 func TestPlannerSettingsBehindAHandler(t *testing.T) {
-	overLeases(t, testPlannerSettingsBehindAHandler)
+	overLeases(t, func(t *testing.T, by lease) { testPlannerSettingsBehindAHandler(t, by.on(newBed(t))) })
+	t.Run("pooler", func(t *testing.T) {
+		b := bySession.on(newBed(t))
+		testPlannerSettingsBehindAHandler(t, b, func(w *fifo.Worker) { w.Direct = b.pool.Config().ConnConfig })
+	})
 }
 
-func testPlannerSettingsBehindAHandler(t *testing.T, by lease) {
-	b := by.on(newBed(t))
+func testPlannerSettingsBehindAHandler(t *testing.T, b *bed, opts ...func(*fifo.Worker)) {
 	const show = "concat_ws(' ', current_setting('plan_cache_mode'), current_setting('enable_seqscan'), " +
 		"current_setting('enable_bitmapscan'), current_setting('jit'))"
 	b.exec(`CREATE TABLE seen (settings text);
@@ -220,7 +223,7 @@ func testPlannerSettingsBehindAHandler(t *testing.T, by lease) {
 	b.send("g", nil)
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 		return exec(ctx, job, "INSERT INTO seen SELECT "+show)
-	}))
+	}, opts...))
 	require.Equal(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen OFFSET 1"))
 	require.NotEqual(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen LIMIT 1"))
 }

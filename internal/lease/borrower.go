@@ -17,8 +17,8 @@ import (
 // then what a lane is that has claimed them.
 //
 // Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
-// claim has marked the attempts; Used is always true; Closed and Close are of the Borrower, and end no connection; and
-// Spoiled, Beat and Aside are of the lane that is borrowed, if one is.
+// claim has marked the attempts; Used is always true; and Closed and Close are of the Borrower, and end no connection.
+// What a Lane can do besides, the one that is borrowed does (Lane).
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one
@@ -247,23 +247,8 @@ func (b *Borrower) Mark(context.Context, []*Held) error { return nil }
 // Loan is Lane.Loan.
 func (b *Borrower) Loan() *Loan { return b.loan }
 
-// Aside is Lane.Aside.
-func (b *Borrower) Aside(f func()) {
-	if lane := b.lane.Load(); lane != nil {
-		lane.Aside(f)
-		return
-	}
-	f()
-}
-
 // Used reports true: nothing keeps the job's row where it was when it was claimed.
 func (b *Borrower) Used() bool { return true }
-
-// Spoiled is Lane.Spoiled, of the lane that is borrowed.
-func (b *Borrower) Spoiled() bool {
-	lane := b.lane.Load()
-	return lane != nil && lane.Spoiled()
-}
 
 // Closed reports whether it can claim nothing more.
 func (b *Borrower) Closed() bool { return b.closed.Load() || b.session.ended() }
@@ -294,11 +279,3 @@ func (b *Borrower) Missed() Miss { return b.missed }
 // Lane returns the lane that is borrowed, which needs heartbeats while a handler runs; or nil. The session has its own
 // heartbeats, and bounds its waits.
 func (b *Borrower) Lane() *Lane { return b.lane.Load() }
-
-// Beat is Lane.Beat, of the lane that is borrowed.
-func (b *Borrower) Beat(ctx context.Context) error {
-	if lane := b.lane.Load(); lane != nil {
-		return lane.Beat(ctx)
-	}
-	return nil
-}

@@ -229,11 +229,3 @@ func (b *Borrower) KeepWrites(ctx context.Context) error {
 	b.mu.Unlock()
 	return err
 }
-
-// Undo is Lane.Undo.
-func (b *Borrower) Undo(ctx context.Context) error {
-	if lane := b.lane.Load(); lane != nil {
-		return lane.Undo(ctx)
-	}
-	return nil
-}

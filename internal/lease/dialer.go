@@ -120,7 +120,11 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	bounds := d.Bounds.WithDefaults()
 	l.heartbeat, l.silent, l.bound = bounds.Heartbeat, bounds.Silence, bounds.ServerSilence
 	l.db, l.control, l.schema, l.wary = d.DB, d.Control, d.Schema, &d.wary
-	restore, err := restoreSQL(ctx, l.pg())
+	var local [][2]string // what each transaction sets
+	if l.pooled {
+		local = bounds.local()
+	}
+	restore, err := restoreSQL(ctx, l.pg(), local)
 	if err != nil {
 		return err
 	}
@@ -134,7 +138,7 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	}
 	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
-		l.stmts.add(stmtLocal, bounds.localSQL())
+		l.stmts.add(stmtLocal, setLocal(local))
 	} else if err := l.prepareRestore(ctx); err != nil {
 		return err
 	}

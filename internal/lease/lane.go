@@ -20,7 +20,7 @@ import (
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
 // Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
-// closes it.
+// closes it. A nil Lane is that of a Borrower that has borrowed none: it can be asked for Aside, Spoiled and Undo.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts statements

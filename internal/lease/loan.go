@@ -235,7 +235,7 @@ func (l *Lane) takeBack() error {
 
 // Aside runs f, which does not use the connection. If a group is held, heartbeats go on beside it.
 func (l *Lane) Aside(f func()) {
-	if l.hold == nil {
+	if l == nil || l.hold == nil {
 		f()
 		return
 	}
@@ -275,6 +275,9 @@ func (l *Lane) release(ctx context.Context) error {
 // Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.
 // It returns ErrNotHeld if the transaction is not the one that claimed any more; the lane holds nothing then.
 func (l *Lane) Undo(ctx context.Context) error {
+	if l == nil {
+		return nil
+	}
 	if l.Closed() {
 		l.forget()
 		return ErrLost

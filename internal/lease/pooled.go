@@ -110,9 +110,9 @@ func (l *Lane) begin(p *pipeline) int {
 	return 2
 }
 
-// localSQL sets what a lane has in its session, as far as a transaction can have it: plans, and how long the server
+// local returns what a lane has in its session, as far as a transaction can have it: plans, and how long the server
 // waits for a worker that says nothing.
-func (b Bounds) localSQL() string {
+func (b Bounds) local() [][2]string {
 	silence := [2]string{"idle_in_transaction_session_timeout", millis(b.ServerSilence)}
-	return setLocal(append(slices.Clip(plannerSettings), silence))
+	return append(slices.Clip(plannerSettings), silence)
 }

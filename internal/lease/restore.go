@@ -19,14 +19,15 @@ var restoredSettings = []string{
 }
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that
-// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed.
+// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed. What a lane sets
+// for each of its transactions is put back as that has it, and for the transaction: the session is a pooler's.
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
 // the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,
 // which setsConfig does not look for. So if the server's configuration changes one of them, lanes may keep what they
 // have had since they were dialed. The values are in its text, and not parameters: those would be read in the handler's
 // encoding.
-func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
+func restoreSQL(ctx context.Context, conn *pgconn.PgConn, local [][2]string) (string, error) {
 	var b strings.Builder
 	b.WriteString("-- Puts settings back on which settling a job depends, in the transaction that has claimed it.\n" +
 		"SELECT CASE WHEN coalesce(pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.text, '') " +
@@ -37,17 +38,22 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn) (string, error) {
 	if serverVersion(conn) >= 17 {
 		names = append(slices.Clip(names), "transaction_timeout")
 	}
-	results, err := conn.Exec(ctx, "SHOW "+strings.Join(names, "; SHOW ")).ReadAll()
+	show := setLocal(local) + "; SHOW " + strings.Join(names, "; SHOW ") // one query is one transaction
+	results, err := conn.Exec(ctx, show).ReadAll()
 	if err != nil {
 		return "", fmt.Errorf("lease: read settings: %w", err)
 	}
 	for i, name := range names {
-		value, err := conn.EscapeString(string(results[i].Rows[0][0]))
+		value, err := conn.EscapeString(string(results[1+i].Rows[0][0]))
 		if err != nil {
 			return "", fmt.Errorf("lease: setting %s: %w", name, err)
 		}
+		forTransaction := 'f'
+		if slices.ContainsFunc(local, func(s [2]string) bool { return s[0] == name }) {
+			forTransaction = 't'
+		}
 		fmt.Fprintf(&b, ",\n       CASE WHEN pg_catalog.current_setting('%[1]s') OPERATOR(pg_catalog.<>) '%[2]s' "+
-			"THEN pg_catalog.set_config('%[1]s', '%[2]s', 'f') END", name, value)
+			"THEN pg_catalog.set_config('%[1]s', '%[2]s', '%[3]c') END", name, value, forTransaction)
 	}
 	return b.String(), nil
 }

@@ -16,7 +16,7 @@ import (
 //
 // What a function does is not noticed, but for the settings that settling puts back. Nor is a temporary table, a
 // prepared statement or a session's advisory lock.
-func (l *Lane) Spoiled() bool { return l.stream.spoiled.Load() }
+func (l *Lane) Spoiled() bool { return l != nil && l.stream.spoiled.Load() }
 
 // ownPrefix begins the names of the statements that a lane prepares.
 const ownPrefix = "pgfifo_"

@@ -170,7 +170,7 @@ var attempts = []Mutant{
 	plant("policy-without-heartbeats",
 		"nobody says anything to the server while a Retry takes its time: the attempt is lost",
 		test("fifo", "TestRetryThatTakesItsTime"),
-		in("fifo/attempt.go", "	s.lane.Aside(func() {\n		s.crew.worker",
+		in("fifo/attempt.go", "	s.lane.Lane().Aside(func() {\n		s.crew.worker",
 			"	func(f func()) { f() }(func() {\n		s.crew.worker")),
 	plant("policy-ends-the-lane", "a Retry that ends its goroutine ends a lane",
 		test("fifo", "TestRetryThatEnds"), in("fifo/attempt.go", `guardLane("Retry"`, `guard("Retry"`)),

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pgfifo/pgfifo/internal/overlay"
+	"github.com/pgfifo/pgfifo/internal/torture/overlay"
 )
 
 // Files that they change.
