@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -216,6 +217,8 @@ func TestPromotedStandby(t *testing.T) {
 		primary := newCluster(t, nil)
 		primary.migrate()
 		standby := primary.copy()
+		_, err := pgtest.Conn(t, standby.url(standby.port)).Exec(t.Context(), "BEGIN READ WRITE")
+		require.True(t, lease.ServerWide(err), "no group is to blame: %v", err)
 		if mode == "synchronous" {
 			primary.exec(primary.port, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
 			primary.exec(primary.port, "SELECT pg_reload_conf()")

@@ -120,13 +120,15 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	var suspect time.Time
 	if hold.Suspect {
 		var wait time.Duration
-		if suspect, wait = s.crew.suspects.enter(); wait > 0 {
+		key := hold.Key
+		again := func() { s.crew.turns.Announce(key, 0) }
+		if suspect, wait = s.crew.worker.suspects.enter(key, again); wait > 0 {
 			claim[hold.N].outcome.DueIn = wait
 			return a
 		}
 		defer func() {
 			if !a.ran || len(a.results) > 0 && a.results[0].outcome != Unknown {
-				s.crew.suspects.leave(suspect)
+				s.crew.worker.suspects.leave(suspect)
 			}
 		}()
 	}
@@ -137,7 +139,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		return a
 	}
 	if !suspect.IsZero() {
-		suspect = s.crew.suspects.begin()
+		suspect = s.crew.worker.suspects.begin()
 	}
 	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More)
 	a.ran = true
@@ -195,6 +197,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	goOn(claim)
 	for _, h := range lost {
 		t := task{job: s.newJob(h), place: &claim[h.N], held: h}
+		s.doing.Store(t.job)
 		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.place, t.job, diedError{}))
 	}
 }

@@ -44,8 +44,7 @@ type crew struct {
 	seats  []*seat
 	left   *leftovers
 
-	suspects suspects
-	teller   teller
+	teller teller
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
@@ -158,12 +157,12 @@ func (c *crew) holder(ctx context.Context) (holder, error) {
 
 // lostSession cancels the handlers whose groups were held by a session that has ended.
 func (c *crew) lostSession(why error) {
-	c.log.Warn("pgfifo: the session that holds groups is lost; their jobs run again", "error", why)
 	for _, s := range c.seats {
 		if at := s.at.Load(); at != nil && (*at).HungUp() {
 			s.cancel(lease.ErrLost)
 		}
 	}
+	c.log.Warn("pgfifo: the session that holds groups is lost; their jobs run again", "error", why) // it may block
 }
 
 // dialed tells "too many connections" (of the server, the database or the role) from other failures to connect: which
@@ -184,7 +183,7 @@ func (c *crew) run(ctx context.Context) error {
 	// What stands beside the lanes goes on until they have ended: heartbeats above all.
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
-	defer c.teller.end(c.log)
+	defer briefly(func() { c.teller.end(c.log) })
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() {
@@ -260,16 +259,34 @@ func (c *crew) cut() {
 
 // leaveLanes tells of the lanes that do not end.
 func (c *crew) leaveLanes() {
+	var left []*Job
 	for _, s := range c.seats {
-		if job := s.doing.Load(); !s.ended.Load() && job != nil {
-			c.log.Error("pgfifo: lane does not end", "queue", job.Queue, "group", job.GroupID, "job", job.ID)
-			if a := s.telling.Load(); a != nil {
-				c.left.untold(a)
-			} else {
-				c.left.lose(job)
-			}
+		a, job := s.telling.Load(), s.doing.Load()
+		switch {
+		case s.ended.Load():
+		case a != nil:
+			c.left.untold(a)
+			left = append(left, a.results[0].job)
+		case job != nil:
+			c.left.lose(job)
+			left = append(left, job)
 		}
 	}
+	briefly(func() {
+		for _, job := range left {
+			c.log.Error("pgfifo: lane does not end", "queue", job.Queue, "group", job.GroupID, "job", job.ID)
+		}
+	})
+}
+
+// briefly has something logged by a worker that ends, which waits no longer than lastWait for a Logger that blocks.
+func briefly(tell func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tell()
+	}()
+	within(lastWait, done)
 }
 
 // doneOf returns a channel that is closed when all of the group are done.
@@ -336,7 +353,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 
 // runOne works one job, if any may run.
 func (c *crew) runOne(ctx context.Context) (bool, error) {
-	defer c.teller.end(c.log)
+	defer briefly(func() { c.teller.end(c.log) })
 	s := c.seats[0]
 	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
 		return false, err

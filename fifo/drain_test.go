@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +14,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // blocking is a handler that tells when it runs, and waits until it may go on or its context ends.
@@ -232,6 +236,73 @@ func TestHookOutlivesDrain(t *testing.T) {
 	receive(t, started, "the hook")
 	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", ids[0].ID))
 	require.Zero(t, b.count("jobs"))
+}
+
+// Nor one that is told of an attempt that was lost: no handler has run.
+func TestHookOfALostAttemptOutlivesDrain(t *testing.T) {
+	started, release := make(chan struct{}), make(chan struct{})
+	b := newBed(t, func(c *fifo.Config) {
+		c.Hooks = []fifo.Hooks{{Settled: func(_ context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
+			if outcome == fifo.Retried {
+				close(started)
+				<-release
+			}
+		}}}
+	})
+	defer close(release)
+	id := b.send("g", nil)[0]
+	b.exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) VALUES ('q', 'g', $1, 1)", id)
+	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	receive(t, started, "the hook")
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", id))
+}
+
+// A stuckLog blocks at one message until it is released.
+type stuckLog struct {
+	slog.Handler
+	at      string
+	release chan struct{}
+}
+
+func (l stuckLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, l.at) {
+		<-l.release
+	}
+	return nil
+}
+
+func (l stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// A Logger that blocks keeps neither Run from returning, nor handlers from hearing that their session is lost.
+func TestLoggerThatBlocks(t *testing.T) {
+	stuck := func(t *testing.T, at string) func(*fifo.Config) {
+		log := stuckLog{Handler: slog.DiscardHandler, at: at, release: make(chan struct{})}
+		t.Cleanup(func() { close(log.release) })
+		return func(c *fifo.Config) { c.Logger = slog.New(log) }
+	}
+	t.Run("at the end", func(t *testing.T) {
+		b := newBed(t, stuck(t, "worker stopped"))
+		r := b.run(b.worker(nop))
+		b.send("g", nil)
+		b.drained()
+		require.NoError(t, r.stop())
+	})
+	t.Run("session lost", func(t *testing.T) {
+		b := bySession.on(newBed(t, stuck(t, "the session that holds groups is lost")))
+		started, told := make(chan struct{}), make(chan error, tuning.Many)
+		once := sync.OnceFunc(func() { close(started) })
+		b.send("g", nil)
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			once()
+			<-ctx.Done()
+			told <- context.Cause(ctx)
+			return nil
+		}, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+		receive(t, started, "the handler")
+		b.exec("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = " +
+			"(SELECT oid FROM pg_database WHERE datname = current_database())")
+		require.ErrorIs(t, receive(t, told, "the end of its context"), fifo.ErrLost)
+	})
 }
 
 // A worker that is told to stop while it starts has nothing to report.

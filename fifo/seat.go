@@ -18,7 +18,7 @@ type seat struct {
 	queue *Queue // of the present attempt, or the last one: its own goroutine's, too
 
 	at      atomic.Pointer[holder]  // nil: it has no connection
-	doing   atomic.Pointer[Job]     // whose handler runs, or whose outcome is not known yet; or nil
+	doing   atomic.Pointer[Job]     // whose handler runs, or whose outcome is not told yet; or nil
 	telling atomic.Pointer[attempt] // of which hooks or loggers are told; nil: of none
 	ended   atomic.Bool             // it takes no more, and nothing of it is under way
 	beating atomic.Bool

@@ -227,3 +227,25 @@ func testPlannerSettingsBehindAHandler(t *testing.T, b *bed, opts ...func(*fifo.
 	require.Equal(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen OFFSET 1"))
 	require.NotEqual(t, "force_generic_plan off off off", query[string](b, "SELECT settings FROM seen LIMIT 1"))
 }
+
+// A lane that goes through a pooler has in its transactions what ends them if its worker dies, and no time for a job
+// that is not the worker's.
+func TestBoundsOfAPooledLane(t *testing.T) {
+	b := bySession.on(newBed(t))
+	limit := query[bool](b, "SELECT EXISTS (SELECT FROM pg_settings WHERE name = 'transaction_timeout')")
+	if limit { // from PostgreSQL 17 on
+		b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET transaction_timeout = '1min'")
+	}
+	b.exec("CREATE TABLE seen (settings text)")
+	b.send("g", nil)
+	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		return exec(ctx, job, "INSERT INTO seen SELECT concat_ws(' ', "+
+			"current_setting('idle_in_transaction_session_timeout'), "+
+			"current_setting('client_connection_check_interval'), current_setting('transaction_timeout', true))")
+	}, func(w *fifo.Worker) { w.Direct = b.pool.Config().ConnConfig }))
+	want := "30s 1s"
+	if limit {
+		want += " 0"
+	}
+	require.Equal(t, want, query[string](b, "SELECT settings FROM seen"))
+}

@@ -23,6 +23,8 @@ import (
 // it is where AfterConnect has changed the encoding.
 var ErrNonconforming = conforming.Err
 
+const connectionCheck = "client_connection_check_interval"
+
 // settings returns what a worker's connection sets for itself; every one of them may be set by any role. As in all that
 // follows, no field is zero.
 func (b Bounds) settings(serverVersion int) [][2]string {
@@ -38,7 +40,7 @@ func (b Bounds) settings(serverVersion int) [][2]string {
 		// The same with a reply on its way, which keepalives do not cover.
 		{"tcp_user_timeout", millis(b.userTimeout())},
 		// A worker killed in the middle of a statement: the statement is given up. Not on every server platform.
-		{"client_connection_check_interval", "1000"},
+		{connectionCheck, "1000"},
 		// Statements outside a lane's transactions, the scout's above all, whatever the database's defaults are.
 		{"default_transaction_isolation", "read committed"},
 		{"default_transaction_read_only", "off"},

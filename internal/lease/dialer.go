@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -122,9 +123,13 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	l.db, l.control, l.schema, l.wary = d.DB, d.Control, d.Schema, &d.wary
 	var local [][2]string // what each transaction sets
 	if l.pooled {
-		local = bounds.local()
+		local = bounds.local(serverVersion(l.pg()))
 	}
 	restore, err := restoreSQL(ctx, l.pg(), local)
+	if Refused(err) { // not on every server platform
+		local = slices.DeleteFunc(local, func(kv [2]string) bool { return kv[0] == connectionCheck })
+		restore, err = restoreSQL(ctx, l.pg(), local)
+	}
 	if err != nil {
 		return err
 	}

@@ -96,12 +96,19 @@ func ServerWide(err error) bool {
 	case "57": // operator intervention, but for a cancelled statement
 		return code != statementCancelled
 	}
-	return code == "25006" // read only
+	return code == "25006" || inRecovery(err) // read only
+}
+
+// inRecovery reports whether BEGIN, which asks for READ WRITE, was refused by a standby. Its text is in the server's
+// language; nothing else of the library's sets a variable that a server refuses as not supported.
+func inRecovery(err error) bool {
+	pgErr := (*pgconn.PgError)(nil)
+	return errors.As(err, &pgErr) && pgErr.Code == notSupported && pgErr.Routine == "call_bool_check_hook"
 }
 
 const (
 	lockNotAvailable   = "55P03"
-	notSupported       = "0A000" // of a prepared statement: its tables were made anew
+	notSupported       = "0A000" // of a prepared statement: its tables were made anew; of BEGIN: see inRecovery
 	noSuchStatement    = "26000"
 	statementCancelled = "57014"
 )

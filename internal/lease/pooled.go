@@ -111,8 +111,15 @@ func (l *Lane) begin(p *pipeline) int {
 }
 
 // local returns what a lane has in its session, as far as a transaction can have it: plans, and how long the server
-// waits for a worker that says nothing.
-func (b Bounds) local() [][2]string {
-	silence := [2]string{"idle_in_transaction_session_timeout", millis(b.ServerSilence)}
-	return append(slices.Clip(plannerSettings), silence)
+// waits for a worker that says nothing, or has died in a statement.
+func (b Bounds) local(serverVersion int) (set [][2]string) {
+	for _, kv := range b.settings(serverVersion) {
+		if slices.Contains(localSettings, kv[0]) {
+			set = append(set, kv)
+		}
+	}
+	return append(set, plannerSettings...)
 }
+
+// localSettings are those of settings that say something of a transaction; a pooler's own connection has its own TCP.
+var localSettings = []string{"idle_in_transaction_session_timeout", connectionCheck, "transaction_timeout"}
