@@ -270,7 +270,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	l.forget()
 	err = p.exchange()
 	switch {
-	case p.read < released && Refused(err):
+	case p.read < released && Refused(err): // it is not the claim's transaction, or cannot be committed
 		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
 	case p.read >= committed && p.noRow != nil:
 		err = p.noRow
