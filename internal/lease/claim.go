@@ -14,92 +14,82 @@ import (
 // maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
 const maxBatchBytes = 16 << 20
 
-// sendClaim adds a claim to the pipeline.
-func (l *Lane) sendClaim(p *pipeline, next *Request) {
-	if next.Shared {
-		l.sendShared(p, next)
-		return
+// sendClaim adds a claim to the pipeline. What it holds is what claimed returns when the answers are read, if anything.
+func (l *Lane) sendClaim(p *pipeline, next *Request) (claimed func() *Hold) {
+	l.missed = NoHead
+	if next.Slot {
+		l.missed = OverLimit // until a row says that there is a slot
 	}
+	switch {
+	case next.Shared:
+		return l.sendShared(p, next)
+	case len(next.With) > 0:
+		return l.sendMany(p, next)
+	}
+	c := &l.claim
+	*c = claim{lane: l, next: next, ahead: next.Ahead}
 	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
 	switch {
-	case len(next.With) > 0:
-		lock, look, args = stmtLockMany, stmtClaimMany, l.claimManyArgs(next)
 	case next.Jobs > 1:
 		look = stmtClaimBatch
 		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
 	case next.counts():
-		p.send(stmtAhead, args, claimFormats)
+		p.send(stmtAhead, args, c.readAhead)
 	}
 	locked := args[:2]
 	if next.Slot {
 		lock, look, locked = stmtLockSlot, slotLooks[look], l.claimManyArgs(next)[:2]
 	}
-	p.send(lock, locked, claimFormats)
-	p.send(look, args, claimFormats)
+	p.send(lock, locked, c.readLock)
+	p.send(look, args, c.readJob)
+	return c.claimed
 }
 
-// readClaim reads the answers to sendClaim.
-func (l *Lane) readClaim(p *pipeline, next *Request) (*Hold, error) {
-	l.missed = NoHead
-	if next.Slot {
-		l.missed = OverLimit // until a row says that there is a slot
-	}
-	if next.Shared {
-		return l.readShared(p, next)
-	}
-	if len(next.With) > 0 {
-		return l.readMany(p, next)
-	}
-	ahead := next.Ahead
-	if next.counts() {
-		err := eachRow(p, func(r *rowReader) { ahead = int(r.int64()) })
-		if err != nil {
-			return nil, err
-		}
-	}
-	groupXID, locked := uint32(0), false
-	err := eachRow(p, func(r *rowReader) {
-		if next.Slot {
-			r.uint32() // the group's number
-			l.missed = NoHead
-		}
-		groupXID, locked = r.optional()
-	})
-	if err != nil {
-		return nil, err
-	}
-	hold, err := readJobs(p, next, groupXID)
-	if err != nil || hold == nil || !locked { // a session has the group
-		return nil, err
-	}
-	if next.Jobs <= 1 {
-		hold.Seen.Ahead = max(ahead-1, 0)
-		hold.More = hold.Seen.Ahead > 0
-	}
-	return hold, nil
+// A claim is what the answers tell of the claim of one group.
+type claim struct {
+	lane     *Lane
+	next     *Request
+	ahead    int
+	groupXID uint32
+	locked   bool
+	hold     *Hold
 }
 
-// readJobs reads the answer of claim.sql or of claim_batch.sql.
-func readJobs(p *pipeline, next *Request, groupXID uint32) (hold *Hold, err error) {
-	var behind []Held
-	err = eachRow(p, func(r *rowReader) {
-		h := Held{Key: next.Key, N: next.N}
-		h.scan(r, groupXID)
-		if hold == nil {
-			hold = &Hold{Held: h}
-		} else {
-			behind = append(behind, h)
-		}
-	})
-	if hold != nil {
-		hold.batch(behind)
+func (c *claim) readAhead(r *rowReader) { c.ahead = int(r.int64()) }
+
+func (c *claim) readLock(r *rowReader) {
+	if c.next.Slot {
+		r.uint32() // the group's number
+		c.lane.missed = NoHead
 	}
-	return hold, err
+	c.groupXID, c.locked = r.optional()
+}
+
+func (c *claim) readJob(r *rowReader) {
+	h := Held{Key: c.next.Key, N: c.next.N}
+	h.scan(r, c.groupXID)
+	if c.hold == nil {
+		c.hold = &Hold{Held: h}
+	} else {
+		c.hold.Rest = append(c.hold.Rest, h)
+	}
+}
+
+func (c *claim) claimed() *Hold {
+	if c.hold == nil || !c.locked { // a session has the group
+		return nil
+	}
+	c.hold.batch(c.hold.Rest)
+	if c.next.Jobs <= 1 {
+		c.hold.Seen.Ahead = max(c.ahead-1, 0)
+		c.hold.More = c.hold.Seen.Ahead > 0
+	}
+	return c.hold
 }
 
 // batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
 func (hold *Hold) batch(rest []Held) {
-	hold.More = len(rest) > 0
+	hold.More, hold.Rest = len(rest) > 0, nil
 	if hold.runsAlone() || hold.lastXID != 0 || hold.marked {
 		return
 	}
@@ -113,32 +103,34 @@ func (hold *Hold) batch(rest []Held) {
 	hold.Rest = rest[:n]
 }
 
-// readMany reads the answers of lock_many.sql and claim_many.sql.
-func (l *Lane) readMany(p *pipeline, next *Request) (*Hold, error) {
+// sendMany is sendClaim for several groups.
+func (l *Lane) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
+	lock, look, args := stmtLockMany, stmtClaimMany, l.claimManyArgs(next)
+	if next.Slot {
+		lock, look = stmtLockSlot, stmtClaimManySlot
+	}
 	asked := next.all()
-	groupXIDs := make([]uint32, len(asked))
-	locked := 0
-	err := eachNth(p, len(asked), func(r *rowReader, n int) {
+	groupXIDs, locked := make([]uint32, len(asked)), 0
+	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
 		l.missed = NoHead
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++
 		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	heads := make([]Held, 0, locked)
-	err = eachNth(p, len(asked), func(r *rowReader, n int) {
+	}))
+	heads := make([]Held, 0, len(asked))
+	p.send(look, args, nth(len(asked), func(r *rowReader, n int) {
 		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
 		h := &heads[len(heads)-1]
 		h.scan(r, groupXIDs[n])
 		h.More = r.bool()
-	})
-	if err != nil || len(heads) == 0 {
-		return nil, err
+	}))
+	return func() *Hold {
+		if len(heads) == 0 {
+			return nil
+		}
+		return company(heads, locked)
 	}
-	return company(heads, locked), nil
 }
 
 // company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one

@@ -119,7 +119,7 @@ func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Log
 		}
 	}
 	for _, kv := range set {
-		_, err := readTag(p)
+		err := p.readAnswer(answer{})
 		// A pooler's refusal, say.
 		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
 			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)

@@ -85,9 +85,6 @@ func (h *Held) runsAlone() bool {
 	return h.Attempts > 0 || h.MaxAttempts == 1 || !h.RunAt.IsZero() || !h.Ready()
 }
 
-// Result formats: binary for what is not text anyway.
-var claimFormats = []int16{1}
-
 var errClaimRow = errors.New("lease: claim: unexpected row")
 
 // rowReader reads the columns of a row in binary, from left to right. It keeps the first error.

@@ -27,6 +27,9 @@ type Lane struct {
 	wire  *wire
 	db    *bun.DB
 
+	last  pipeline // the next one takes its place
+	claim claim    // of one group; likewise
+
 	stream    *stream
 	heartbeat time.Duration
 
@@ -249,14 +252,13 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
 	}
-	var s sequence
+	var released, ended int
 	if len(calls) > 0 {
-		s = l.sendRelease(p, calls)
+		released, ended = l.sendRelease(p, calls)
 	}
 	for _, c := range calls {
 		if !c.Behind {
-			p.send(c.Statement, c.Args, nil)
-			s.calls++
+			p.sendCall(c, &p.noRow)
 		}
 	}
 	switch {
@@ -267,19 +269,22 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	default:
 		p.send(stmtCommit, nil, nil)
 	}
+	committed := len(p.answers)
+	var claimed func() *Hold
 	if next != nil {
-		l.sendClaim(p, next)
+		claimed = l.sendClaim(p, next)
 	}
 	l.forget()
-	err = exchange(p, func() (err error) {
-		settled, err = s.read(p)
-		if err == nil && next != nil {
-			hold, err = l.readClaim(p, next)
-		}
-		return err
-	})
-	// Not if the transaction has ended, and another is open: a call found nothing.
-	if err != nil && s.batch && !settled && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, marked) {
+	err = p.exchange()
+	switch {
+	case p.read < released && Refused(err): // it is not the claim's transaction, or cannot be committed
+		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
+	case p.read >= committed && p.noRow != nil:
+		err = p.noRow
+	default:
+		settled = p.read >= committed
+	}
+	if p.read < ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, marked) {
 		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	}
 	if err != nil {
@@ -291,6 +296,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 			_ = l.conn.Close()
 		}
 		return nil, settled, err
+	}
+	if next != nil {
+		hold = claimed()
 	}
 	l.inTx, l.hold = next != nil, hold
 	if hold != nil {
@@ -334,20 +342,12 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	}
 	p := l.pipeline(ctx)
 	for _, h := range asked {
-		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, claimFormats)
+		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, func(r *rowReader) {
+			if r.bool() { // it died
+				lost = append(lost, h)
+			}
+		})
 	}
-	err = exchange(p, func() error {
-		for len(asked) > 0 {
-			died := false
-			if err := eachRow(p, func(r *rowReader) { died = r.bool() }); err != nil {
-				return err
-			}
-			if died {
-				lost = append(lost, asked[0])
-			}
-			asked = asked[1:]
-		}
-		return nil
-	})
-	return append(lost, asked...), err // of these it is not known
+	err = p.exchange()
+	return append(lost, asked[p.read:]...), err // of these it is not known
 }

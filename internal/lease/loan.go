@@ -269,7 +269,7 @@ func (l *Lane) release(ctx context.Context) error {
 	p := l.pipeline(ctx)
 	p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
 	p.send(stmtRelease, nil, nil)
-	return exchange(p, func() error { return readTags(p, 2) })
+	return p.exchange()
 }
 
 // Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -15,14 +16,45 @@ type pipeline struct {
 	stmts     statements
 	texts     bool     // nothing is prepared
 	preparing []string // whose descriptions are to come, in this order
+	answers   []answer // to what was sent, in this order
+	read      int      // how many of them were read, without an error
+	noRow     error    // of the calls that settle what a lane holds
+	row       rowReader
+}
+
+// binaryRows are result formats: binary for what is not text anyway.
+var binaryRows = []int16{pgx.BinaryFormatCode}
+
+// An answer is what comes back for a statement.
+type answer struct {
+	row   func(*rowReader) // is told each row; nil: they are of no interest
+	noRow *error           // becomes errNoRow if there is not one row; nil: there may be any number
+}
+
+// reuse begins a pipeline in the place of one that has ended.
+func (p *pipeline) reuse(on *pgconn.Pipeline, stmts statements, texts bool) *pipeline {
+	*p = pipeline{Pipeline: on, stmts: stmts, texts: texts, answers: p.answers[:0]}
+	return p
 }
 
 func (l *Lane) pipeline(ctx context.Context) *pipeline {
-	return &pipeline{Pipeline: l.pg().StartPipeline(ctx), stmts: l.stmts, texts: l.pooled}
+	return l.last.reuse(l.pg().StartPipeline(ctx), l.stmts, l.pooled)
 }
 
-// send adds a statement.
-func (p *pipeline) send(stmt string, args [][]byte, formats []int16) {
+// send adds a statement. sync tells row each row that comes back, in binary format.
+func (p *pipeline) send(stmt string, args [][]byte, row func(*rowReader)) {
+	p.add(stmt, args, answer{row: row})
+}
+
+// sendCall adds a statement that settles a job.
+func (p *pipeline) sendCall(c Call, noRow *error) { p.add(c.Statement, c.Args, answer{noRow: noRow}) }
+
+func (p *pipeline) add(stmt string, args [][]byte, a answer) {
+	p.answers = append(p.answers, a)
+	var formats []int16
+	if a.row != nil {
+		formats = binaryRows
+	}
 	s := p.stmts[stmt]
 	if p.texts {
 		p.SendQueryParams(s.SQL, args, nil, nil, formats)
@@ -32,6 +64,12 @@ func (p *pipeline) send(stmt string, args [][]byte, formats []int16) {
 		p.prepare(stmt)
 	}
 	p.SendQueryStatement(s, args, nil, formats)
+}
+
+// sendText adds a statement that is nowhere prepared.
+func (p *pipeline) sendText(sql string) {
+	p.answers = append(p.answers, answer{})
+	p.SendQueryParams(sql, nil, nil, nil, nil)
 }
 
 // prepare adds the preparing of a statement. It is deallocated first: an earlier pipeline may have prepared it, and
@@ -65,86 +103,79 @@ func (p *pipeline) next() (any, error) {
 	}
 }
 
-// exchange sends what is in a pipeline, has the answers read, and ends the pipeline. It returns the first error.
-func exchange(p *pipeline, read func() error) error {
-	err := p.Sync()
-	if err == nil {
-		err = read()
+// sync sends what was added, and reads the answers. After an error it reads no more.
+func (p *pipeline) sync() error {
+	if err := p.Sync(); err != nil {
+		return err
 	}
+	for ; p.read < len(p.answers); p.read++ {
+		if err := p.readAnswer(p.answers[p.read]); err != nil {
+			return err
+		}
+	}
+	return readSync(p)
+}
+
+// exchange is the last sync of a pipeline. It returns the first error.
+func (p *pipeline) exchange() error { return p.end(p.sync()) }
+
+// end ends the pipeline. It returns the error before that, if there was one.
+func (p *pipeline) end(err error) error {
+	clear(p.answers) // and with them what was read, which would stay in memory until the next one
+	p.row = rowReader{}
 	if closeErr := p.Close(); err == nil {
 		err = closeErr
 	}
 	return err
 }
 
-// eachRow reads one statement's answer.
-func eachRow(p *pipeline, row func(*rowReader)) error {
-	result, err := readResult(p)
+func (p *pipeline) readAnswer(a answer) error {
+	result, err := nextAs[*pgconn.ResultReader](p)
 	if err != nil {
 		return err
 	}
-	var r rowReader
-	for result.NextRow() {
-		r.values, r.next = result.Values(), 0
-		row(&r)
-		if err := r.end(); err != nil {
+	p.row.kept = nil
+	for a.row != nil && result.NextRow() {
+		p.row.values, p.row.next = result.Values(), 0
+		a.row(&p.row)
+		if err := p.row.end(); err != nil {
 			return err
 		}
 	}
-	_, err = result.Close()
+	tag, err := result.Close()
+	if err == nil && a.noRow != nil && tag.RowsAffected() != 1 {
+		*a.noRow = errNoRow
+	}
 	return err
 }
 
-// eachNth reads an answer whose rows begin with which one they are for, of so many that were sent.
-func eachNth(p *pipeline, of int, row func(r *rowReader, n int)) error {
-	return eachRow(p, func(r *rowReader) {
+// nth reads rows that begin with which one they are for, of so many that were sent.
+func nth(of int, row func(r *rowReader, n int)) func(*rowReader) {
+	return func(r *rowReader) {
 		n := int(r.uint32()) - 1
 		if n < 0 || n >= of {
 			r.fail("for number %d of %d", n+1, of)
 			return
 		}
 		row(r, n)
-	})
+	}
 }
 
-// readTags reads the answers to statements that return nothing of interest.
-func readTags(p *pipeline, n int) error {
-	for range n {
-		if _, err := readTag(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func readTag(p *pipeline) (pgconn.CommandTag, error) {
-	r, err := readResult(p)
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	return r.Close()
-}
-
-func readResult(p *pipeline) (*pgconn.ResultReader, error) {
-	res, err := p.next()
-	if err != nil {
-		return nil, err
-	}
-	r, ok := res.(*pgconn.ResultReader)
-	if !ok {
-		return nil, fmt.Errorf("lease: unexpected answer %T", res)
-	}
-	return r, nil
-}
-
-// readSync reads the answer to a Sync in the middle of a pipeline.
+// readSync reads the answer to a Sync.
 func readSync(p *pipeline) error {
+	_, err := nextAs[*pgconn.PipelineSync](p)
+	return err
+}
+
+// nextAs returns the next answer, which must be of that type.
+func nextAs[T any](p *pipeline) (as T, err error) {
 	res, err := p.next()
 	if err != nil {
-		return err
+		return as, err
 	}
-	if _, ok := res.(*pgconn.PipelineSync); !ok {
-		return fmt.Errorf("lease: unexpected answer %T", res)
+	as, ok := res.(T)
+	if !ok {
+		err = fmt.Errorf("lease: unexpected answer %T", res)
 	}
-	return nil
+	return as, err
 }

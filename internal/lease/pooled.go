@@ -100,14 +100,12 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 // session. So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for
 // its session is set for each transaction.
 
-// begin begins a transaction to take jobs in, and returns how many answers there will be.
-func (l *Lane) begin(p *pipeline) int {
+// begin begins a transaction to take jobs in.
+func (l *Lane) begin(p *pipeline) {
 	p.send(stmtBegin, nil, nil)
-	if !l.pooled {
-		return 1
+	if l.pooled {
+		p.send(stmtLocal, nil, nil)
 	}
-	p.send(stmtLocal, nil, nil)
-	return 2
 }
 
 // local returns what a lane has in its session, as far as a transaction can have it: plans, and how long the server

@@ -32,7 +32,7 @@ func newRound(s *session, asks []*ask, retry bool) *round {
 		r.unreleased = slices.Clone(s.unreleased)
 	}
 	for _, a := range asks {
-		a.hold, a.missed, a.slot, a.deferred, a.refused = nil, NoHead, 0, false, nil
+		a.hold, a.missed, a.slot, a.deferred, a.refused, a.heads, a.behind = nil, NoHead, 0, false, nil, nil, nil
 		r.release(a.releases)
 		switch {
 		case a.claim == nil:
@@ -57,40 +57,24 @@ func (r *round) release(some []release) {
 
 // run makes the transaction. Only who needs slots waits for an answer in the middle of it.
 func (r *round) run(ctx context.Context) (err error) {
-	p := &pipeline{Pipeline: r.conn.PgConn().StartPipeline(ctx), stmts: r.stmts}
-	defer func() {
-		if closeErr := p.Close(); err == nil {
-			err = closeErr
-		}
-	}()
+	p := r.last.reuse(r.conn.PgConn().StartPipeline(ctx), r.stmts, false)
+	defer func() { err = p.end(err) }()
 	p.send(stmtBegin, nil, nil)
-	queues := r.sendFirst(p)
-	if len(queues) > 0 {
-		if err := p.Sync(); err != nil {
+	r.sendReleases(p)
+	if len(r.limited) > 0 {
+		r.sendSlots(p)
+		if err := p.sync(); err != nil {
 			return err
 		}
-		if err := r.readFirst(p); err != nil {
-			return err
-		}
-		if err := r.readSlots(p, queues); err != nil {
-			return err
-		}
+		r.admit()
 	}
-	list := r.sendClaims(p)
+	r.sendClaims(p)
 	p.send(stmtCommit, nil, nil)
-	if err := p.Sync(); err != nil {
+	if err := p.sync(); err != nil {
 		return err
 	}
-	if len(queues) == 0 {
-		if err := r.readFirst(p); err != nil {
-			return err
-		}
-	}
-	if err := r.readClaims(p, list); err != nil {
-		return err
-	}
-	if _, err := readTag(p); err != nil { // COMMIT
-		return err
+	for _, a := range r.claims {
+		r.makeHold(a)
 	}
 	r.giveSlots()
 	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
@@ -98,8 +82,11 @@ func (r *round) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// sendFirst lets go of what is to be let go, and asks for the slots of limited queues, whose names it returns.
-func (r *round) sendFirst(p *pipeline) (queues []string) {
+// sendReleases lets go of what is to be let go.
+func (r *round) sendReleases(p *pipeline) {
+	unreleased := func(some []release) func(*rowReader) {
+		return nth(len(some), func(_ *rowReader, n int) { r.unreleased = append(r.unreleased, some[n]) })
+	}
 	if len(r.groups) > 0 {
 		p.send(stmtKeepFree, [][]byte{
 			array.Texts(r.groups, func(g release) string { return g.Queue }),
@@ -107,63 +94,42 @@ func (r *round) sendFirst(p *pipeline) (queues []string) {
 			array.Ints(r.groups, func(g release) int64 { return g.token }),
 			array.Ints(r.groups, func(g release) int64 { return g.next }),
 			appendInt(r.number),
-		}, claimFormats)
+		}, unreleased(r.groups))
 	}
 	if len(r.slots) > 0 {
 		p.send(stmtKeepSlotsFree, [][]byte{
 			array.Texts(r.slots, func(s release) string { return s.Queue }),
 			array.Ints(r.slots, func(s release) int64 { return int64(s.slot) }),
 			appendInt(r.number),
-		}, claimFormats)
+		}, unreleased(r.slots))
 	}
-	asked := make(map[string]int64)
-	for _, a := range r.limited {
-		if asked[a.claim.Queue]++; asked[a.claim.Queue] == 1 {
-			queues = append(queues, a.claim.Queue)
-		}
-	}
-	for _, q := range queues {
-		args := [][]byte{[]byte(q), appendInt(asked[q]), appendInt(r.number)}
-		p.send(stmtKeepSlots, args, claimFormats)
-	}
-	return queues
 }
 
-func (r *round) readFirst(p *pipeline) error {
-	if _, err := readTag(p); err != nil { // BEGIN
-		return err
+// sendSlots asks for the slots of limited queues, and gives those that are got to claims.
+func (r *round) sendSlots(p *pipeline) {
+	asked := make(map[string][]*ask)
+	for _, a := range r.limited {
+		asked[a.claim.Queue] = append(asked[a.claim.Queue], a)
 	}
-	for _, sent := range [][]release{r.groups, r.slots} {
-		if len(sent) == 0 {
-			continue
-		}
-		err := eachNth(p, len(sent), func(_ *rowReader, n int) { r.unreleased = append(r.unreleased, sent[n]) })
-		if err != nil {
-			return err
-		}
+	for q, asks := range asked {
+		args := [][]byte{[]byte(q), appendInt(int64(len(asks))), appendInt(r.number)}
+		p.send(stmtKeepSlots, args, func(row *rowReader) {
+			if slot := int32(row.uint32()); len(asks) > 0 {
+				asks[0].slot, asks = slot, asks[1:]
+			}
+		})
 	}
-	return nil
 }
 
-// readSlots gives the slots that were got to claims. The others have met the limit.
-func (r *round) readSlots(p *pipeline, queues []string) error {
-	free := make(map[string][]int32)
-	for _, q := range queues {
-		err := eachRow(p, func(row *rowReader) { free[q] = append(free[q], int32(row.uint32())) })
-		if err != nil {
-			return err
-		}
-	}
+// admit makes the claims that have got a slot. The others have met the limit.
+func (r *round) admit() {
 	for _, a := range r.limited {
-		slots := free[a.claim.Queue]
-		if len(slots) == 0 {
+		if a.slot == 0 {
 			a.missed = OverLimit
 			continue
 		}
-		a.slot, free[a.claim.Queue] = slots[0], slots[1:]
 		r.claims = append(r.claims, a)
 	}
-	return readSync(p)
 }
 
 // giveSlots says which slots the holds have. Those of claims that have missed are given back.
@@ -185,7 +151,8 @@ type wanted struct {
 	Request
 }
 
-func (r *round) sendClaims(p *pipeline) (list []wanted) {
+func (r *round) sendClaims(p *pipeline) {
+	var list []wanted
 	for _, a := range r.claims {
 		for _, one := range a.claim.all() {
 			list = append(list, wanted{a, one})
@@ -195,7 +162,7 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 		}
 	}
 	if len(list) == 0 {
-		return nil
+		return
 	}
 	keys := [][]byte{
 		array.Texts(list, func(w wanted) string { return w.Queue }),
@@ -203,9 +170,14 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 	}
 	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
-	p.send(stmtKeepLock, keys, claimFormats)
+	p.send(stmtKeepLock, keys, nil)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
-	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted), claimFormats)
+	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
+		h.More = row.bool()
+		h.token = row.int64()
+		a.heads = append(a.heads, h)
+	})
+	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted), heads)
 	if r.batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {
@@ -214,68 +186,47 @@ func (r *round) sendClaims(p *pipeline) (list []wanted) {
 			return 0
 		})
 		each := appendInt(int64(maxBatchBytes / r.batches))
-		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), claimFormats)
-	}
-	return list
-}
-
-// readClaims makes the holds.
-func (r *round) readClaims(p *pipeline, list []wanted) error {
-	if len(list) == 0 {
-		return nil
-	}
-	if _, err := readTag(p); err != nil { // the locks
-		return err
-	}
-	heads, behind := make(map[*ask][]Held), make(map[*ask][]Held)
-	err := r.eachHeld(p, list, func(row *rowReader, a *ask, h Held) {
-		h.More = row.bool()
-		h.token = row.int64()
-		heads[a] = append(heads[a], h)
-	})
-	if err == nil && r.batches > 0 {
-		err = r.eachHeld(p, list, func(row *rowReader, a *ask, h Held) {
+		behind := r.held(list, func(row *rowReader, a *ask, h Held) {
 			h.version = row.uint32()
-			behind[a] = append(behind[a], h)
+			a.behind = append(a.behind, h)
 		})
-	}
-	if err != nil {
-		return err
-	}
-	for a, held := range heads {
-		if slices.ContainsFunc(held, Held.unclaimed) {
-			r.refuseClaim(a, held)
-			continue
-		}
-		if a.deferred = !slices.ContainsFunc(held, Held.sent); a.deferred {
-			continue
-		}
-		a.hold = r.together(held)
-		if len(behind[a]) > 0 && a.hold.token != 0 {
-			a.hold.batch(behind[a])
-		}
-	}
-	return nil
-}
-
-// refuseClaim gives the groups of a claim back of which the server has left one as it was.
-func (r *round) refuseClaim(a *ask, heads []Held) {
-	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
-	for _, h := range heads {
-		if h.token != 0 {
-			r.unwanted = append(r.unwanted, release{Key: h.Key, token: h.token})
-		}
+		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), behind)
 	}
 }
 
-// eachHeld reads the jobs in an answer.
-func (r *round) eachHeld(p *pipeline, list []wanted, f func(row *rowReader, a *ask, h Held)) error {
-	return eachNth(p, len(list), func(row *rowReader, n int) {
+// held reads the jobs in an answer.
+func (r *round) held(list []wanted, f func(row *rowReader, a *ask, h Held)) func(*rowReader) {
+	return nth(len(list), func(row *rowReader, n int) {
 		h := Held{Key: list[n].Key, N: list[n].N}
 		h.scan(row, 0)
 		h.Seen.Dialed = r.dialed
 		f(row, list[n].ask, h)
 	})
+}
+
+func (r *round) makeHold(a *ask) {
+	if slices.ContainsFunc(a.heads, Held.unclaimed) {
+		r.refuseClaim(a)
+		return
+	}
+	a.deferred = len(a.heads) > 0 && !slices.ContainsFunc(a.heads, Held.sent)
+	if a.deferred || len(a.heads) == 0 {
+		return
+	}
+	a.hold = r.together(a.heads)
+	if len(a.behind) > 0 && a.hold.token != 0 {
+		a.hold.batch(a.behind)
+	}
+}
+
+// refuseClaim gives the groups of a claim back of which the server has left one as it was.
+func (r *round) refuseClaim(a *ask) {
+	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
+	for _, h := range a.heads {
+		if h.token != 0 {
+			r.unwanted = append(r.unwanted, release{Key: h.Key, token: h.token})
+		}
+	}
 }
 
 // together makes a hold of a claim's heads. What is not to run with the others is given back, to be claimed by itself.

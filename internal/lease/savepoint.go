@@ -113,96 +113,54 @@ func (l *Loan) there() error {
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
-// A sequence counts the statements sent to settle jobs, in four groups that are sent in this order. One more follows:
-// BEGIN, COMMIT or COMMIT AND CHAIN.
-type sequence struct {
-	released int  // (1) those that end the handler's savepoint, and make or check that of the batch
-	behind   int  // (2) the calls that settle jobs behind the head of a batch
-	ended    int  // (3) those that end the savepoint of the batch
-	calls    int  // (4) the other calls
-	batch    bool // there is a savepoint of the batch, as far as the answers have been read
-}
-
-// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch.
-func (l *Lane) sendRelease(p *pipeline, calls []Call) (s sequence) {
-	send := func(stmt string, n *int) {
-		p.send(stmt, nil, nil)
-		*n++
-	}
+// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch. It returns
+// how many answers show that the transaction is the claim's and its batch can be committed, and how many that the
+// savepoint of the batch has ended: 0 if there is none.
+func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 	if l.loan.used() {
 		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
-		s.released++
 		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
 		// xmax, which is no evidence of a crash.
-		send(stmtRelease, &s.released)
+		p.send(stmtRelease, nil, nil)
 	}
 	behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })
-	s.batch = l.batch || behind
 	switch {
 	case l.batch:
-		send(stmtConstraints, &s.released)
-		send(stmtCursors, &s.released) // also those that a deferred trigger has made
+		p.send(stmtConstraints, nil, nil)
+		p.send(stmtCursors, nil, nil) // also those that a deferred trigger has made
 	case behind:
-		send(stmtBatch, &s.released)
+		p.send(stmtBatch, nil, nil)
 	}
 	if behind {
-		send(stmtLockTable, &s.released)
-		send(stmtWaitBehind, &s.released)
+		p.send(stmtLockTable, nil, nil)
+		p.send(stmtWaitBehind, nil, nil)
+	}
+	released = len(p.answers)
+	if behind {
 		for _, c := range calls {
 			if c.Behind {
-				p.send(c.Statement, c.Args, nil)
-				s.behind++
+				p.sendCall(c, &p.noRow)
 			}
 		}
-		send(stmtWaitLong, &s.ended)
+		p.send(stmtWaitLong, nil, nil)
 	}
-	if s.batch {
-		send(stmtReleaseBatch, &s.ended)
+	if l.batch || behind {
+		p.send(stmtReleaseBatch, nil, nil)
+		ended = len(p.answers)
 	}
-	return s
-}
-
-// read reads the answers up to the last one.
-func (s *sequence) read(p *pipeline) (settled bool, err error) {
-	for range s.released {
-		if _, err := readTag(p); Refused(err) {
-			return false, fmt.Errorf("%w: %w", ErrNotHeld, err)
-		} else if err != nil {
-			return false, err
-		}
-	}
-	held := true
-	for _, part := range []struct {
-		n           int
-		rows, batch bool // one each; it is in the savepoint of the batch
-	}{{s.behind, true, true}, {s.ended, false, true}, {s.calls, true, false}, {1, false, false}} {
-		s.batch = s.batch && part.batch
-		for range part.n {
-			tag, err := readTag(p)
-			if err != nil {
-				return false, err
-			}
-			held = held && (!part.rows || tag.RowsAffected() == 1)
-		}
-	}
-	if !held {
-		return false, errNoRow
-	}
-	return true, nil
+	return released, ended
 }
 
 // returnBatch ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports
 // whether it could.
 func (l *Lane) returnBatch(ctx context.Context, marked []*Held) bool {
 	p := l.pipeline(ctx)
-	p.SendQueryParams(undoBatch, nil, nil, nil, nil)
-	n := 2
+	p.sendText(undoBatch)
 	if len(marked) > 0 {
 		p.send(stmtUnmark, unmarkArgs(marked), nil)
-		n++
 	}
 	p.send(stmtCommit, nil, nil)
-	return exchange(p, func() error { return readTags(p, n) }) == nil
+	return p.exchange() == nil
 }
 
 // close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.

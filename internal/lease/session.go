@@ -23,6 +23,7 @@ type session struct {
 	number int64   // of its lock
 	dialed int64   // as of a Lane
 	stmts  statements
+	last   pipeline // the next one takes its place
 	bounds Bounds
 
 	asks  chan *ask
@@ -52,6 +53,8 @@ type ask struct {
 	claim    *Request
 	releases []release
 
+	heads    []Held // what was read of it: the heads,
+	behind   []Held // and the jobs behind the head of a batch
 	hold     *Hold
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0

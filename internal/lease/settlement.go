@@ -109,49 +109,35 @@ func (k *Keeper) onLane(
 // completeAll completes jobs that are done.
 func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
 	p := l.pipeline(ctx)
-	begun := l.beginSettlements(p, some)
+	l.beginSettlements(p, some)
 	c := settlementColumns(some)
-	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, claimFormats)
+	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, readHeld(some))
 	p.send(stmtCommit, nil, nil)
-	return exchange(p, func() error {
-		if err := readHeld(p, begun, some); err != nil {
-			return err
-		}
-		return readTags(p, 1) // COMMIT
-	})
+	return p.exchange()
 }
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
 func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
 	p := l.pipeline(ctx)
-	begun := l.beginSettlements(p, some)
+	l.beginSettlements(p, some)
 	c := settlementColumns(some)
-	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, claimFormats)
-	return exchange(p, func() error {
-		err := readHeld(p, begun, some)
-		if err == nil {
-			err = readSync(p)
-		}
-		if err == nil {
-			err = l.callHeld(p, some)
-		}
-		return err
-	})
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, readHeld(some))
+	if err := p.sync(); err != nil {
+		return p.end(err)
+	}
+	sendCalls(p, some)
+	return p.exchange()
 }
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
-// user's, and whose commit does not wait for the disk if all may do with that. It returns how many answers belong to
-// that.
-func (l *Lane) beginSettlements(p *pipeline, some []*settlement) (begun int) {
-	begun = l.begin(p)
+// user's, and whose commit does not wait for the disk if all may do with that.
+func (l *Lane) beginSettlements(p *pipeline, some []*settlement) {
+	l.begin(p)
 	p.send(stmtBound, nil, nil)
-	begun++
 	if !slices.ContainsFunc(some, func(s *settlement) bool { return s.relax == "" }) {
 		p.send(some[0].relax, nil, nil)
-		begun++
 	}
-	return begun
 }
 
 func settlementColumns(some []*settlement) headColumns {
@@ -163,19 +149,15 @@ func settlementColumns(some []*settlement) headColumns {
 }
 
 // readHeld reads which groups are the claims' still. The others have ErrNotHeld.
-func readHeld(p *pipeline, begun int, some []*settlement) error {
+func readHeld(some []*settlement) func(*rowReader) {
 	for _, s := range some {
 		s.err = ErrNotHeld
 	}
-	if err := readTags(p, begun); err != nil {
-		return err
-	}
-	return eachNth(p, len(some), func(_ *rowReader, n int) { some[n].err = nil })
+	return nth(len(some), func(_ *rowReader, n int) { some[n].err = nil })
 }
 
-// callHeld makes the calls of what is held, lets the groups go, and commits. The calls share what is left of a second.
-func (l *Lane) callHeld(p *pipeline, some []*settlement) error {
-	var held []*settlement
+// sendCalls adds the calls of what is held, lets the groups go, and commits. The calls share what is left of a second.
+func sendCalls(p *pipeline, some []*settlement) {
 	var heads, lost []*Held
 	var settled []int64
 	for _, s := range some {
@@ -184,40 +166,19 @@ func (l *Lane) callHeld(p *pipeline, some []*settlement) error {
 		}
 		p.send(stmtBoundRest, nil, nil)
 		for _, c := range s.calls {
-			p.send(c.Statement, c.Args, nil)
+			p.sendCall(c, &s.err)
 		}
-		held, heads, settled = append(held, s), append(heads, s.head), append(settled, jobOf(s.calls))
+		heads, settled = append(heads, s.head), append(settled, jobOf(s.calls))
 		if s.head.marked {
 			lost = append(lost, s.head)
 		}
 	}
-	ends := 1 // COMMIT
 	if len(lost) > 0 {
 		p.send(stmtUnmark, unmarkArgs(lost), nil)
-		ends++
 	}
 	if len(heads) > 0 {
 		end := endCall(heads, settled)
 		p.send(end.Statement, end.Args, nil)
-		ends++
 	}
 	p.send(stmtCommit, nil, nil)
-	if err := p.Sync(); err != nil {
-		return err
-	}
-	for _, s := range held {
-		if err := readTags(p, 1); err != nil {
-			return err
-		}
-		for range s.calls {
-			tag, err := readTag(p)
-			if err != nil {
-				return err
-			}
-			if tag.RowsAffected() != 1 {
-				s.err = errNoRow
-			}
-		}
-	}
-	return readTags(p, ends)
 }

@@ -5,36 +5,25 @@ package lease
 // whether that is the right one (sql/claim_shared.sql). The job has started when its attempt is marked (Lane.Mark):
 // until then no claim passes over it.
 
-func (l *Lane) sendShared(p *pipeline, next *Request) {
+func (l *Lane) sendShared(p *pipeline, next *Request) (claimed func() *Hold) {
+	var hold *Hold
 	args := [][]byte{[]byte(next.Queue), []byte(next.GroupID)}
-	for _, stmt := range []string{stmtLockShared, stmtLockNext, stmtClaimShared} {
-		p.send(stmt, args, claimFormats)
-	}
-}
-
-func (l *Lane) readShared(p *pipeline, next *Request) (hold *Hold, err error) {
-	err = eachRow(p, func(r *rowReader) {
+	p.send(stmtLockShared, args, func(r *rowReader) {
 		l.missed = NoHead
 		if r.bool() {
 			l.missed = OverLimit
 		}
 		r.bool() // locked
 	})
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(p, func(r *rowReader) {
+	p.send(stmtLockNext, args, func(r *rowReader) {
 		r.bool()
 		l.missed = NextLocked // until the job is claimed
 	})
-	if err != nil {
-		return nil, err
-	}
-	err = eachRow(p, func(r *rowReader) {
+	p.send(stmtClaimShared, args, func(r *rowReader) {
 		hold = &Hold{Held: Held{Key: next.Key, N: next.N, Shared: true}}
 		hold.scan(r, 0)
 		hold.More = r.bool()
 		l.missed = NoHead
 	})
-	return hold, err
+	return func() *Hold { return hold }
 }

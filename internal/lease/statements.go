@@ -42,14 +42,13 @@ func (s statements) parse(ctx context.Context, conn *pgconn.PgConn) error {
 	for _, name := range names {
 		p.SendPrepare("", s[name].SQL, nil)
 	}
-	return exchange(p, func() error {
-		for _, name := range names {
-			if _, err := p.GetResults(); err != nil {
-				return fmt.Errorf("lease: prepare %s: %w", name, err)
-			}
+	err := p.Sync()
+	for i := 0; err == nil && i < len(names); i++ {
+		if _, err = p.GetResults(); err != nil {
+			err = fmt.Errorf("lease: prepare %s: %w", names[i], err)
 		}
-		return nil
-	})
+	}
+	return p.end(err)
 }
 
 // forget makes all of them unprepared but stmtRestore, which reads no table: see prepareRestore.
@@ -96,7 +95,7 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 func (l *Lane) prepareRestore(ctx context.Context) error {
 	p := l.pipeline(ctx)
 	p.prepare(stmtRestore)
-	if err := exchange(p, func() error { return readSync(p) }); err != nil {
+	if err := p.exchange(); err != nil {
 		return fmt.Errorf("lease: prepare: %w", err)
 	}
 	return nil

@@ -46,30 +46,30 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	heads, behind := keptHeads(hold), keptBehind(hold)
 	c := columnsOf(heads)
 	p := l.pipeline(ctx)
-	begun := l.begin(p)
+	l.begin(p)
 	if bound := boundBy[wait]; bound != "" {
 		p.send(bound, nil, nil)
-		begun++
 	}
 	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
-	p.send(stmtKeepTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, claimFormats)
+	taken := 0
+	p.send(stmtKeepTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, nth(len(heads), func(r *rowReader, n int) {
+		heads[n].Place = r.place()
+		heads[n].Seen.XID = r.int64()
+		taken++
+	}))
+	same := make([]bool, len(behind))
 	if len(behind) > 0 {
-		p.send(stmtKeepSame, sameArgs(behind), claimFormats)
+		p.send(stmtKeepSame, sameArgs(behind), nth(len(behind), func(_ *rowReader, n int) { same[n] = true }))
 	}
 	if wait == waitToTake {
 		p.send(stmtWaitLong, nil, nil)
 	}
-	taken := 0
-	err := exchange(p, func() (err error) {
-		taken, err = readTake(p, begun, heads)
-		if err == nil && len(behind) > 0 {
-			err = readSame(p, behind)
+	err := p.exchange()
+	for n, h := range behind { // what is to settle a job that is not what was read, finds none in this place
+		if err == nil && !same[n] {
+			h.Place = Place{}
 		}
-		if err == nil && wait == waitToTake {
-			err = readTags(p, 1)
-		}
-		return err
-	})
+	}
 	if err == nil && taken < len(heads) {
 		err = ErrNotHeld
 	}
@@ -113,34 +113,9 @@ func sameArgs(behind []*Held) [][]byte {
 	}
 }
 
-// readSame takes the places of those jobs away that are not what was read: what is to settle them finds none there.
-func readSame(p *pipeline, behind []*Held) error {
-	same := make([]bool, len(behind))
-	err := eachNth(p, len(behind), func(_ *rowReader, n int) { same[n] = true })
-	for n, h := range behind {
-		if err == nil && !same[n] {
-			h.Place = Place{}
-		}
-	}
-	return err
-}
-
 // changed reports whether a lane that has taken the hold has found a job of it that is not what was read.
 func (h *Hold) changed() bool {
 	return slices.ContainsFunc(keptBehind(h), func(job *Held) bool { return job.Place == Place{} })
-}
-
-// readTake enters in the heads where their rows are, and the transaction.
-func readTake(p *pipeline, begun int, heads []*Held) (taken int, err error) {
-	if err := readTags(p, begun+1); err != nil { // and the groups
-		return 0, err
-	}
-	err = eachNth(p, len(heads), func(r *rowReader, n int) {
-		heads[n].Place = r.place()
-		heads[n].Seen.XID = r.int64()
-		taken++
-	})
-	return taken, err
 }
 
 // endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one

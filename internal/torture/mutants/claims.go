@@ -141,8 +141,8 @@ var claims = []Mutant{
 		"a job is settled in a transaction after the one that held it: it may run again in between",
 		run(contended, "I4", "I5", "I6"),
 		in(laneFile, "	for _, c := range calls {\n		if !c.Behind",
-			"	if len(calls) > 0 && l.hold != nil {\n		s.ended++\n"+
-				"		p.send(stmtChain, nil, nil)\n	}\n"+"	for _, c := range calls {\n		if !c.Behind")),
+			"	if len(calls) > 0 && l.hold != nil {\n		p.send(stmtChain, nil, nil)\n	}\n"+
+				"	for _, c := range calls {\n		if !c.Behind")),
 	plant("readiness-of-the-transaction", "whether a head is due is asked of now(), the beginning of the transaction",
 		test("internal/lease", "TestReadinessIsAsOfTheStatement"),
 		in(claimFile, "       statement_timestamp() AS now,", "       now() AS now,")),

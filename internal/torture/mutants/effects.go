@@ -51,7 +51,7 @@ var effects = []Mutant{
 				"		return nil\n")),
 	plant("settled-without-the-row", "a job is taken to be settled although no row was changed",
 		test("internal/lease", "TestStepSettles|TestFailedStepIsNotLost"),
-		in(savepointFile, "(!part.rows || tag.RowsAffected() == 1)", "(!part.rows || tag.RowsAffected() >= 0)")),
+		in("internal/lease/pipeline.go", "tag.RowsAffected() != 1", "tag.RowsAffected() < 0")),
 	plant("transaction-not-checked",
 		"a job is completed in whatever transaction its handler left, also when that holds nothing",
 		test("internal/lease", "TestHandlerThatEndsTheTransaction"),
