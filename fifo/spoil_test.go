@@ -204,7 +204,7 @@ func testTidyHandlerHarmsNoOther(t *testing.T, by lease) {
 }
 
 // A handler has the session's planner settings; what settles its job has the library's, or a plan that was made for an
-// empty table would read a whole backlog. So it is on a lane that goes through a pooler, whose session has none of them.
+// empty table would read a whole backlog. So it is on a lane that goes through a pooler, whose session has none.
 func TestPlannerSettingsBehindAHandler(t *testing.T) {
 	overLeases(t, func(t *testing.T, by lease) { testPlannerSettingsBehindAHandler(t, by.on(newBed(t))) })
 	t.Run("pooler", func(t *testing.T) {

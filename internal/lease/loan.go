@@ -21,9 +21,9 @@ type Loan struct {
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool
-	nests  []*nest // by their savepoints, the first one first; none: the handler did not take the transaction
-	nested int     // how many of them are open
-	undone bool    // nothing has been written since the last savepoint, and none is open
+	stack  []savepoint // that are there, the first one first; none: the handler did not take the transaction
+	nested int         // how many transactions are open
+	undone bool        // nothing has been written since the last savepoint, and none is open
 	pgxTx  *nestedTx
 	bunTx  *nestedBun
 	gone   []*sql.Tx // ended with the one around them, and open as far as database/sql knows
@@ -32,9 +32,8 @@ type Loan struct {
 
 	prepared bool // the lane's statements were prepared again behind it
 
-	byHand []handMade // savepoints made by hand, and by bun, the first one first
-	busy   int        // statements of bunTx in the driver
-	rows   int        // of bunTx that are open
+	busy int // statements of bunTx in the driver
+	rows int // of bunTx that are open
 
 	begin   *ticket    // by which bunTx is begun now
 	fencing sync.Mutex // held while a token is drawn
@@ -45,7 +44,7 @@ type Loan struct {
 func (l *Loan) used() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.nests) > 0
+	return len(l.stack) > 0
 }
 
 // enter counts a statement of database/sql, unless its transaction has ended.
@@ -80,9 +79,9 @@ func (l *Loan) Ended() bool {
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range l.byHand {
-		if m.ctx != nil && m.ctx.Err() != nil && l.spilt == nil {
-			l.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, m.ctx.Err())
+	for _, s := range l.stack {
+		if s.ctx != nil && s.ctx.Err() != nil && l.spilt == nil {
+			l.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, s.ctx.Err())
 		}
 	}
 	return l.spilt

@@ -87,18 +87,18 @@ func (l *Loan) open() (*nest, string, error) {
 	}
 	n := &nest{savepoint: outerSavepoint}
 	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
-	switch last := len(l.nests) - 1; {
-	case last < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
+	switch top := len(l.stack) - 1; {
+	case top < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
 		l.lane.batch, sql = true, "SAVEPOINT "+batchSavepoint+"; "+sql
-	case last < 0:
-	case l.undone: // the savepoint is there, and nothing behind it
-		n.savepoint, sql = l.nests[last].savepoint, handlerSettings[len("; "):]
-		l.nests = l.nests[:last]
+	case top < 0:
+	case l.undone && l.stack[top].nest != nil: // the savepoint is there, and nothing behind it
+		n.savepoint, sql = l.stack[top].nest.savepoint, handlerSettings[len("; "):]
+		l.stack = l.stack[:top]
 	default:
-		n.savepoint += "_" + strconv.Itoa(last+1)
+		n.savepoint += "_" + strconv.Itoa(top+1)
 		sql = "SAVEPOINT " + n.savepoint
 	}
-	l.nests, l.undone = append(l.nests, n), false
+	l.stack, l.undone = append(l.stack, savepoint{nest: n}), false
 	l.nested++
 	return n, sql, nil
 }
@@ -178,16 +178,16 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	undo := !gone && (rollback || failed)
 	l.shut(n)
 	release := false
-	switch top := len(l.nests) - 1; {
+	switch top := len(l.stack) - 1; {
 	case n.merged && undo:
 		l.spilt = errMerged
 		l.mu.Unlock()
 		return errMerged
 	case undo:
-		l.cut(n)
+		l.cut(1 + slices.IndexFunc(l.stack, func(s savepoint) bool { return s.nest == n }))
 		l.undone = l.nested == 0
-	case !gone && top > 0 && l.nests[top] == n && !l.has(top): // or savepoints would pile up
-		l.nests, release = l.nests[:top], true
+	case !gone && !n.merged && top > 0 && l.stack[top].nest == n: // or savepoints would pile up
+		l.stack, release = l.stack[:top], true
 	}
 	l.mu.Unlock()
 	switch {
@@ -228,34 +228,19 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// cut ends the transactions that were begun in one that is rolled back. The savepoints made in it by hand are gone.
-func (l *Loan) cut(n *nest) {
-	i, hand := slices.Index(l.nests, n), len(l.byHand)
-	for hand > 0 && l.byHand[hand-1].nests > i {
-		hand--
-	}
-	l.cutBehind(i+1, hand)
-}
-
-// cutBehind leaves so many transactions, and savepoints made by hand.
-func (l *Loan) cutBehind(nests, byHand int) {
-	ended := slices.Clone(l.nests[nests:])
-	for _, m := range l.byHand[byHand:] {
-		ended = append(ended, m.merged...)
-	}
-	l.nests, l.byHand = l.nests[:nests], l.byHand[:byHand]
-	for _, inner := range ended {
-		if l.bunTx != nil && l.bunTx.nest == inner {
+// cut leaves so many savepoints, the last of which is gone back to. The transactions that were begun in it have ended.
+func (l *Loan) cut(left int) {
+	cut := l.stack[left:]
+	l.stack = l.stack[:left]
+	for _, s := range cut {
+		if s.nest == nil {
+			continue
+		}
+		if l.bunTx != nil && l.bunTx.nest == s.nest {
 			l.gone = append(l.gone, l.bunTx.Tx.Tx)
 		}
-		l.shut(inner)
+		l.shut(s.nest)
 	}
-}
-
-// has reports whether the handler made a savepoint by hand in the transaction of that index, which is still there: to
-// release that of the transaction would take it away.
-func (l *Loan) has(i int) bool {
-	return len(l.byHand) > 0 && l.byHand[len(l.byHand)-1].nests > i
 }
 
 // shut makes a transaction unusable. Who asks for one is given another.
@@ -273,12 +258,12 @@ func (l *Loan) shut(n *nest) {
 	}
 }
 
-// A handMade is a savepoint that the handler made by hand, or bun for what is begun on its transactions.
-type handMade struct {
-	name   string          // "": it was released, or one around it was
-	nests  int             // how many transactions there were
-	ctx    context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
-	merged []*nest         // that were begun behind it when it was released
+// A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun
+// on its transactions.
+type savepoint struct {
+	nest *nest           // nil: it was made by hand
+	name string          // if it was; "": it was released, or one around it was
+	ctx  context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
 }
 
 // passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
@@ -296,40 +281,38 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if verb == "SAVEPOINT" {
-		l.byHand = append(l.byHand, handMade{name: name, nests: len(l.nests), ctx: ctx})
+		l.stack = append(l.stack, savepoint{name: name, ctx: ctx})
 		return
 	}
-	i := len(l.byHand) - 1
-	for i >= 0 && (name == "" || l.byHand[i].name != name) {
+	i := len(l.stack) - 1
+	for i >= 0 && (name == "" || l.stack[i].name != name) {
 		i--
 	}
 	if i < 0 {
 		return
 	}
 	if verb == "ROLLBACK" {
-		l.cutBehind(l.byHand[i].nests, i+1)
-		l.byHand[i].ctx = nil
+		l.cut(i + 1)
+		l.stack[i].ctx = nil
 		return
 	}
 	l.merge(i)
 }
 
-// merge takes away the i-th savepoint made by hand, and all that are behind it. What has not ended there, or may be
-// undone yet for all that is known (see spilled), is that of the one around it.
+// merge takes away the i-th savepoint, which was made by hand, and all that are behind it. What has not ended there, or
+// may be undone yet for all that is known (see spilled), is that of the one around it.
 func (l *Loan) merge(i int) {
-	m, behind := l.byHand[i], l.byHand[i+1:]
-	merged := slices.Clone(l.nests[m.nests:])
-	l.nests, l.byHand = l.nests[:m.nests], l.byHand[:i]
-	for _, n := range merged {
-		n.merged = true
-	}
-	if len(merged) > 0 {
-		l.byHand = append(l.byHand, handMade{nests: m.nests, merged: merged})
-	}
-	for _, inner := range behind {
-		if len(inner.merged) > 0 || inner.ctx != nil && inner.ctx.Done() != nil {
-			l.byHand = append(l.byHand, handMade{nests: m.nests, ctx: inner.ctx, merged: inner.merged})
+	behind := slices.Clone(l.stack[i+1:])
+	l.stack = l.stack[:i]
+	for _, s := range behind {
+		switch {
+		case s.nest != nil:
+			s.nest.merged = true
+		case s.ctx == nil || s.ctx.Done() == nil:
+			continue
 		}
+		s.name = ""
+		l.stack = append(l.stack, s)
 	}
 }
 

@@ -297,7 +297,7 @@ func TestTransactionsSideBySide(t *testing.T) {
 				}
 				require.ErrorIs(s, inner.Rollback(ctx), pgx.ErrTxClosed)
 			}
-			require.Len(s, h.loan.nests, 2, "the first one's savepoint, and that of the one rolled back")
+			require.Len(s, h.loan.stack, 2, "the first one's savepoint, and that of the one rolled back")
 		}, []string{"1", "3"}},
 		"rolled back when the context has ended": {func(s *stage, h *Hold) {
 			ended, cancel := context.WithCancel(ctx)

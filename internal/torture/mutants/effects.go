@@ -87,17 +87,19 @@ var effects = []Mutant{
 		"a transaction goes on although it began behind a savepoint of bun's, or of the handler's, that is gone "+
 			"back to",
 		test("internal/lease", "TestTransactionsSideBySide"),
-		in(savepointFile, "l.cutBehind(l.byHand[i].nests, i+1)", "l.cutBehind(len(l.nests), i+1)")),
+		in(savepointFile, "		l.cut(i + 1)\n", "		l.cut(len(l.stack))\n")),
 	plant("savepoint-outlives-its-rollback",
 		"a handler cannot succeed that has rolled back what was around one of bun's transactions, if the context "+
 			"of that has ended since",
 		test("internal/lease", "TestTransactionsSideBySide"),
-		in(savepointFile, "	l.cutBehind(i+1, hand)\n", "	l.cutBehind(i+1, len(l.byHand))\n")),
+		in(savepointFile, "	l.stack = l.stack[:left]\n", "	byHand := slices.DeleteFunc("+
+			"slices.Clone(cut), func(s savepoint) bool { return s.nest != nil })\n"+
+			"	l.stack = append(byHand, l.stack[:left]...)\n")),
 	plant("merged-outlives-its-rollback",
 		"what is written through a transaction is kept although the one around it was rolled back, if one of "+
 			"bun's in between was committed",
 		test("internal/lease", "TestTransactionsSideBySide"),
-		in(savepointFile, "		ended = append(ended, m.merged...)\n", "		_ = m\n")),
+		in(savepointFile, "		if s.nest == nil {\n", "		if s.nest == nil || s.nest.merged {\n")),
 	plant("savepoint-of-the-handlers",
 		"an attempt that fails goes back to a savepoint of the handler's, if that has the name of the library's",
 		test("internal/lease", "TestSavepointsByAnyName"), in(savepointFile, `= "pgfifo_" + process`, `= "pgfifo"`)),
