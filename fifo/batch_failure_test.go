@@ -252,14 +252,9 @@ func TestBatchThatIsRefused(t *testing.T) {
 				b.run(work(b, fifo.Queue{BatchGroups: 50}, one, oneLane))
 			}
 			b.drained()
-			for _, attempts := range read(b.ledger, &b.ledger.starts, func(job *fifo.Job) int {
-				if job.GroupID == "bad" {
-					return 0
-				}
-				return job.Attempts
-			}) {
-				require.Zero(t, attempts, name)
-			}
+			require.NotContains(t, read(b.ledger, &b.ledger.starts, func(job *fifo.Job) bool {
+				return job.GroupID != "bad" && job.Attempts > 0
+			}), true, name)
 		}
 	})
 }
@@ -274,18 +269,9 @@ func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 		if err := note(ctx, job); err != nil || job.ID != ids[1] || job.Attempt() > 1 {
 			return err
 		}
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
 		// The lane's own statement is gone behind its back, and the lane is used once more only.
-		if _, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE pgfifo_restore'; END $$"); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "SELECT set_config('client_encoding', 'LATIN1', true)"); err != nil {
-			return err
-		}
-		return errOnPurpose
+		return errors.Join(exec(ctx, job, "DO $$ BEGIN EXECUTE 'DEALLOCATE pgfifo_restore'; END $$"),
+			exec(ctx, job, "SELECT set_config('client_encoding', 'LATIN1', true)"), errOnPurpose)
 	})
 	b.work(w)
 	b.attempts(ids...)
