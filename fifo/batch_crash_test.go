@@ -106,13 +106,11 @@ func testPoisonInABatch(t *testing.T, by lease) {
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
-		"killed": (*bed).cut,
-		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
-			return execAnyway(ctx, job, "ROLLBACK")
-		},
-		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
-	}, func(t *testing.T, spoil func(b *bed, ctx context.Context, job *fifo.Job) error) {
+	pgtest.OverAll(t, map[string]func(b *bed) fifo.Handler{
+		"killed":         func(b *bed) fifo.Handler { return b.cut },
+		"ended":          func(*bed) fifo.Handler { return executing("ROLLBACK") },
+		"rows left open": func(*bed) fifo.Handler { return leaveRows },
+	}, func(t *testing.T, spoil func(b *bed) fifo.Handler) {
 		b := newList(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		b.sendMany("q", 6, 1)
@@ -123,7 +121,7 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 			case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
 				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			case second.CompareAndSwap(0, job.ID):
-				return spoil(b, ctx, job)
+				return spoil(b)(ctx, job)
 			case second.Load() == job.ID:
 				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			}
