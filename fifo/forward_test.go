@@ -94,95 +94,94 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 	require.Equal(t, 4, b.ledger.count(fifo.Buried))
 }
 
-// Whatever a queue does with jobs that it gives up: it does so also if the handler has ended the job's transaction, if
-// its connection is lost, and of a job in a batch. What a handler says is a dead letter is one, or moves.
-func TestDeadLetterQueueElsewhere(t *testing.T) {
-	second := failingOn("2", errOnPurpose)
-	killed := func(ctx context.Context, job *fifo.Job) error {
+// lastAttempts are queues in which a job is given up.
+var lastAttempts = map[string]struct {
+	sent     string // the payloads, each a letter
+	fails    string // of them
+	attempts int
+	queue    fifo.Queue
+}{
+	"after ROLLBACK":   {"1", "1", 1, fifo.Queue{Handler: failsOutside, MaxAttempts: 1}},
+	"batch of a group": {"123", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchJobs: 3}},
+	"batch of groups":  {"2", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchGroups: 3}},
+	"as told":          {"1", "1", 1, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), MaxAttempts: 9}},
+	"lost": {"1", "1", 1, fifo.Queue{Handler: func(ctx context.Context, job *fifo.Job) error {
 		err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
 		<-ctx.Done()
 		return err
-	}
-	rows := map[string]struct {
-		queue fifo.Queue
-		sent  []string
-		fails string
-	}{
-		"transaction ended": {fifo.Queue{Handler: failsOutside, MaxAttempts: 1}, []string{"1"}, "1"},
-		"batch of a group": {
-			fifo.Queue{Handler: second, MaxAttempts: 2, BatchJobs: 3},
-			[]string{"1", "2", "3"},
-			"2",
-		},
-		"batch of groups": {fifo.Queue{Handler: second, MaxAttempts: 2, BatchGroups: 3}, []string{"2"}, "2"},
-		"lost":            {fifo.Queue{Handler: killed, MaxAttempts: 1}, []string{"1"}, "1"},
-		"as told": {
-			fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), MaxAttempts: 9},
-			[]string{"1"},
-			"1",
-		},
-	}
-	ways := []fifo.Queue{
-		{}, {OnGiveUp: fifo.BlockGroup}, {OnGiveUp: fifo.Discard}, {DeadLetterQueue: "morgue"},
-		{OnGiveUp: fifo.BlockGroup, DeadLetterQueue: "morgue"},
-	}
-	outcomes := map[fifo.GiveUp]fifo.Outcome{
-		fifo.ToDeadLetters: fifo.Buried, fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
-	}
+	}, MaxAttempts: 1}},
+}
+
+// Whatever a queue does with jobs that it gives up: it does so also if the handler has ended the job's transaction, if
+// its connection is lost, and of a job in a batch. What a handler says is a dead letter is one, or moves.
+func TestDeadLetterQueueElsewhere(t *testing.T) {
 	b := newBed(t)
 	w := b.bare(nil)
-	of := func(name string, way int) string { return fmt.Sprint(name, " ", way) }
-	for name, x := range rows {
-		for i, way := range ways {
-			queue := of(name, i)
-			x.queue.OnGiveUp, x.queue.DeadLetterQueue = way.OnGiveUp, way.DeadLetterQueue
-			w.HandleQueue(queue, x.queue)
-			for _, payload := range x.sent {
-				b.receipts(fifo.Message{Queue: queue, GroupID: queue, Payload: payload})
+	type end struct {
+		outcome fifo.Outcome
+		moves   bool
+		of      string // lastAttempts
+	}
+	ends := make(map[string]end) // by queue
+	for name, x := range lastAttempts {
+		for up, outcome := range map[fifo.GiveUp]fifo.Outcome{
+			fifo.ToDeadLetters: fifo.Buried, fifo.BlockGroup: fifo.Blocked, fifo.Discard: fifo.Discarded,
+		} {
+			if name == "as told" {
+				outcome = fifo.Buried
+			}
+			for _, to := range []string{"", "morgue"} {
+				queue := fmt.Sprint(name, up, to)
+				ends[queue] = end{outcome, outcome == fifo.Buried && to != "", name}
+				x.queue.OnGiveUp, x.queue.DeadLetterQueue = up, to
+				w.HandleQueue(queue, x.queue)
+				for _, payload := range x.sent {
+					b.receipts(fifo.Message{Queue: queue, GroupID: queue, Payload: string(payload)})
+				}
 			}
 		}
 	}
 	r := b.run(w)
 	await(t, "the ends of all", func() bool {
 		s := w.Stats()
-		return s.Buried == 13 && s.Blocked == 8 && s.Discarded == 4
+		return s.Buried == 2*4+6 && s.Blocked == 2*4 && s.Discarded == 2*4
 	})
-	await(t, "those behind", func() bool { return b.count("jobs") == 10+6 })
+	await(t, "those behind", func() bool { return b.count("jobs") == 7+2*5 }) // moved, and blocked
 	require.NoError(t, r.stop())
-	for name, x := range rows {
-		for i, way := range ways {
-			queue, want, attempts := of(name, i), outcomes[way.OnGiveUp], x.queue.MaxAttempts
-			if name == "as told" {
-				want, attempts = fifo.Buried, 1
-			}
-			ends, _, _ := b.ledger.of(queue)
-			require.Contains(t, ends, want, queue)
-			letters := b.lettersOf(b.client.Queue(queue), fifo.Letters{})
-			moved := b.jobsOf(b.client.Queue("morgue").Group(queue))
-			left := b.jobsOf(b.client.Queue(queue))
-			switch {
-			case want == fifo.Blocked:
-				require.Equal(t, x.fails, string(left[0].Payload), queue)
-				require.Equal(t, attempts, left[0].Attempts, queue)
-				status, err := b.client.Queue(queue).Group(queue).Why(t.Context())
-				require.NoError(t, err)
-				require.Equal(t, left[0].ID, status.PauseJob, queue)
-				left = nil
-			case want == fifo.Buried && way.DeadLetterQueue == "":
-				require.Equal(t, x.fails, string(only(t, letters).Payload), queue)
-				letters = nil
-			case want == fifo.Buried:
-				job := only(t, moved)
-				require.Equal(t, x.fails, string(job.Payload), queue)
-				require.Zero(t, job.Attempts)
-				require.Len(t, job.Failures, attempts, queue)
-				require.Equal(t, job.Failures[len(job.Failures)-1].Error, job.Headers[fifo.OriginError])
-				moved = nil
-			}
-			require.Empty(t, slices.Concat(left, letters, moved), queue)
-		}
+	for queue, end := range ends {
+		outcomes, _, _ := b.ledger.of(queue)
+		require.Contains(t, outcomes, end.outcome, queue)
+		b.givenUp(queue, end.outcome, end.moves, end.of)
 	}
 	require.Zero(t, b.count("attempt_marks"))
+}
+
+// givenUp checks where the job is that the queue of lastAttempts has given up, and that there is no other.
+func (b *bed) givenUp(queue string, outcome fifo.Outcome, moves bool, name string) {
+	b.t.Helper()
+	x, q := lastAttempts[name], b.client.Queue(queue)
+	left, letters := b.jobsOf(q), b.lettersOf(q, fifo.Letters{})
+	moved := b.jobsOf(b.client.Queue("morgue").Group(queue))
+	var found fifo.Job
+	switch {
+	case outcome == fifo.Blocked:
+		found, left = left[0], nil // and those behind it
+		require.Equal(b.t, x.attempts, found.Attempts, queue)
+		status, err := q.Group(queue).Why(b.t.Context())
+		require.NoError(b.t, err)
+		require.Equal(b.t, found.ID, status.PauseJob, queue)
+	case moves:
+		found, moved = only(b.t, moved), nil
+		require.Zero(b.t, found.Attempts)
+		require.Equal(b.t, found.Failures[len(found.Failures)-1].Error, found.Headers[fifo.OriginError])
+	case outcome == fifo.Buried:
+		found, letters = only(b.t, letters), nil
+	}
+	require.Empty(b.t, slices.Concat(left, letters, moved), queue)
+	if outcome != fifo.Discarded {
+		require.Equal(b.t, x.fails, string(found.Payload), queue)
+		require.Len(b.t, found.Failures, x.attempts, queue)
+	}
 }
 
 // A job that cannot be moved stays, with its attempts, until it can.
