@@ -101,10 +101,10 @@ var lastAttempts = map[string]struct {
 	attempts int
 	queue    fifo.Queue
 }{
-	"after ROLLBACK":   {"1", "1", 1, fifo.Queue{Handler: failsOutside, MaxAttempts: 1}},
-	"batch of a group": {"123", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchJobs: 3}},
-	"batch of groups":  {"2", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchGroups: 3}},
-	"as told":          {"1", "1", 1, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), MaxAttempts: 9}},
+	"after ROLLBACK": {"1", "1", 1, fifo.Queue{Handler: failsOutside, MaxAttempts: 1}},
+	"one group":      {"123", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchJobs: 3}},
+	"many groups":    {"2", "2", 2, fifo.Queue{Handler: failingOn("2", errOnPurpose), MaxAttempts: 2, BatchGroups: 3}},
+	"as told":        {"1", "1", 1, fifo.Queue{Handler: failing(9, fifo.DeadLetter(errOnPurpose)), MaxAttempts: 9}},
 	"lost": {"1", "1", 1, fifo.Queue{Handler: func(ctx context.Context, job *fifo.Job) error {
 		err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
 		<-ctx.Done()
