@@ -20,34 +20,22 @@ import (
 // leftUses are what handlers have begun with the transaction when they are abandoned, and how they go on.
 var leftUses = map[string]func(ctx context.Context, job *fifo.Job) func() error{
 	"nothing": func(ctx context.Context, job *fifo.Job) func() error {
-		return func() error {
-			_, err := job.Fence(ctx)
-			return err
-		}
+		return func() error { return second(job.Fence(ctx)) }
 	},
 	"pgx": func(ctx context.Context, job *fifo.Job) func() error {
 		tx, _ := job.PgxTx(ctx)
 		_, _ = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
-		return func() error {
-			_, err := tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-			return err
-		}
+		return func() error { return second(tx.Exec(context.Background(), "INSERT INTO effects VALUES (2)")) }
 	},
 	"raw": func(ctx context.Context, job *fifo.Job) func() error {
 		tx, _ := job.PgxTx(ctx)
 		conn := tx.Conn()
-		return func() error {
-			_, err := conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")
-			return err
-		}
+		return func() error { return second(conn.Exec(context.Background(), "INSERT INTO effects VALUES (2)")) }
 	},
 	"bun": func(ctx context.Context, job *fifo.Job) func() error {
 		tx, _ := job.Tx(ctx)
 		_, _ = tx.Exec("INSERT INTO effects VALUES (1)")
-		return func() error {
-			_, err := tx.Exec("INSERT INTO effects VALUES (2)")
-			return err
-		}
+		return func() error { return second(tx.Exec("INSERT INTO effects VALUES (2)")) }
 	},
 	"pgx, in a statement that nobody cancels": func(ctx context.Context, job *fifo.Job) func() error {
 		err := exec(ctx, job, "SELECT pg_sleep(600)")
@@ -86,12 +74,9 @@ func testAbandon(t *testing.T, by lease) {
 		later := leftUses[job.GroupID](ctx, job)
 		_ = h.handle(ctx, job)
 		errs <- later()
-		_, err := job.Tx(ctx)
-		errs <- err
-		_, err = job.PgxTx(ctx)
-		errs <- err
-		_, err = job.Fence(ctx)
-		errs <- err
+		errs <- second(job.Tx(ctx))
+		errs <- second(job.PgxTx(ctx))
+		errs <- second(job.Fence(ctx))
 		return nil
 	}, oneLane, func(w *fifo.Worker) {
 		w.JobTimeout, w.AbandonAfter = 500*time.Millisecond, 20*time.Millisecond
@@ -126,14 +111,10 @@ func testAbandon(t *testing.T, by lease) {
 // A hook that is told of an overdue handler, and blocks, does not keep the handler from being abandoned.
 func TestAbandonBesideAHook(t *testing.T) {
 	told, release := make(chan struct{}, 100), make(chan struct{})
-	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = append(c.Hooks, fifo.Hooks{
-			Overdue: func(context.Context, *fifo.Job, time.Duration, error) {
-				told <- struct{}{}
-				<-release
-			},
-		})
-	})
+	b := newBed(t, hooked(fifo.Hooks{Overdue: func(context.Context, *fifo.Job, time.Duration, error) {
+		told <- struct{}{}
+		<-release
+	}}))
 	b.ledger.overlaps = true
 	b.send("g", nil)
 	h := newStubborn()
@@ -188,20 +169,16 @@ func TestRunOneAbandons(t *testing.T) {
 	defer close(h.release)
 	id := b.send("g", nil)[0]
 	ctx, cancel := context.WithCancel(t.Context())
-	type answer struct {
-		ran bool
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		ran, err := b.worker(h.handle).RunOne(ctx)
-		done <- answer{ran, err}
-	}()
+	ran := false
+	ended := beside(func() (err error) {
+		ran, err = b.worker(h.handle).RunOne(ctx)
+		return err
+	})
 	receive(t, h.started, "the handler")
 	cancel()
-	a := receive(t, done, "RunOne")
-	require.True(t, a.ran)
-	require.EqualError(t, a.err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
+	err := receive(t, ended, "RunOne")
+	require.True(t, ran)
+	require.EqualError(t, err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", id))
 }
 
 // While a handler has the bytes of rows, database/sql waits for its next call before it closes them; and it waits for
@@ -229,10 +206,7 @@ func TestLaneWaitsForNothingOfDatabaseSQL(t *testing.T) {
 			return err
 		}
 		arg := slowArgument{make(chan struct{}), release}
-		ended := beside(func() error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)
-			return err
-		})
+		ended := beside(func() error { return second(tx.ExecContext(ctx, "INSERT INTO effects VALUES ($1)", arg)) })
 		<-arg.asked
 		if abandoned {
 			return <-ended

@@ -79,20 +79,25 @@ func (b *bed) asked() {
 	})
 }
 
-// A notice is said when the transaction has committed, and not before; none of one that was rolled back.
+// A notice of each queue is said when the transaction has committed, and not before; none of one that was rolled back.
 func TestNoticeAfterCommit(t *testing.T) {
 	pgtest.OverAll(t, producers, func(t *testing.T, begin func(*bed) producer) {
 		b := newBed(t)
 		e := b.listen()
 		p := begin(b)
-		ids := p.send(fifo.Message{Queue: "q", GroupID: "g"})
-		p.send(fifo.Message{Queue: "q", GroupID: "g"})
+		first := p.send(fifo.Message{Queue: "q", GroupID: "g"}, fifo.Message{Queue: "r", GroupID: "g"})
+		then := p.send(fifo.Message{Queue: "q", GroupID: "g"}, fifo.Message{Queue: "s", GroupID: "g"})
 		b.asked()
 		require.Empty(t, e.before())
 		require.NoError(t, p.commit())
-		queue, groups := groupsOf(t, e.next())
-		require.Equal(t, "q", queue)
-		require.Equal(t, map[int64]string{ids[0]: "g"}, groups)
+		heard := make(map[string]map[int64]string)
+		for range 3 {
+			queue, groups := groupsOf(t, e.next())
+			heard[queue] = groups
+		}
+		require.Equal(t, map[string]map[int64]string{
+			"q": {first[0]: "g"}, "r": {first[1]: "g"}, "s": {then[1]: "g"},
+		}, heard)
 
 		p = begin(b)
 		p.send(fifo.Message{Queue: "undone", GroupID: "g"})
@@ -100,36 +105,13 @@ func TestNoticeAfterCommit(t *testing.T) {
 		require.NoError(t, p.undo())
 		b.send("after", nil)
 		for range 2 { // the one of send, and another that is asked about after the undone one
-			queue, _ = groupsOf(t, e.next())
+			queue, _ := groupsOf(t, e.next())
 			require.Equal(t, "q", queue)
 			p = begin(b)
 			p.send(fifo.Message{Queue: "q", GroupID: "later"})
 			require.NoError(t, p.commit())
 		}
 	})
-}
-
-func TestNoticesOfTwoQueues(t *testing.T) {
-	b := newBed(t)
-	e := b.listen()
-	for kind, begin := range producers {
-		for _, statements := range []int{1, 2} {
-			p := begin(b)
-			msgs := []fifo.Message{{Queue: "q", GroupID: "g"}, {Queue: "r", GroupID: "g"}}
-			if statements == 2 {
-				p.send(msgs[0])
-				msgs = msgs[1:]
-			}
-			p.send(msgs...)
-			require.NoError(t, p.commit())
-			heard := make(map[string]bool)
-			for range 2 {
-				queue, _ := groupsOf(t, e.next())
-				heard[queue] = true
-			}
-			require.Equal(t, map[string]bool{"q": true, "r": true}, heard, kind)
-		}
-	}
 }
 
 // However fast a client enqueues, it says one thing at a time, with a pause behind it.
@@ -181,8 +163,8 @@ func TestInTx(t *testing.T) {
 // While the client cannot say anything, enqueues in callers' transactions go on, and polling finds what they added.
 // When it can again, it does.
 func TestSilentAnnouncer(t *testing.T) {
-	t.Parallel()
-	silent := map[string]func(t *testing.T, pool *pgxpool.Pool, c *fifo.Client) (again func()){
+	type silence = func(t *testing.T, pool *pgxpool.Pool, c *fifo.Client) (again func())
+	pgtest.OverAll(t, map[string]silence{
 		"pool exhausted": func(t *testing.T, pool *pgxpool.Pool, _ *fifo.Client) func() {
 			conn, err := pool.Acquire(t.Context())
 			require.NoError(t, err)
@@ -197,38 +179,35 @@ func TestSilentAnnouncer(t *testing.T) {
 			pool.Close()
 			return nil
 		},
-	}
-	for how, silence := range silent {
-		t.Run(how, func(t *testing.T) {
-			b := newBed(t)
-			pool := b.onePool()
-			c := fifo.Open(pool, nil)
-			_, err := c.Jobs(t.Context(), fifo.Page{}) // it has looked at the schema
-			require.NoError(t, err)
-			e := b.listen()
-			again := silence(t, pool, c)
-			enqueue := func() {
-				require.NoError(t, pgx.BeginFunc(promptly(t), b.pool, func(tx pgx.Tx) error {
-					_, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
-					return err
-				}))
-			}
-			for range 100 {
-				enqueue()
-			}
+	}, func(t *testing.T, begin silence) {
+		b := newBed(t)
+		pool := b.onePool()
+		c := fifo.Open(pool, nil)
+		_, err := c.Jobs(t.Context(), fifo.Page{}) // it has looked at the schema
+		require.NoError(t, err)
+		e := b.listen()
+		again := begin(t, pool, c)
+		enqueue := func() {
+			require.NoError(t, pgx.BeginFunc(promptly(t), b.pool, func(tx pgx.Tx) error {
+				_, err := c.EnqueuePgxTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: "g"})
+				return err
+			}))
+		}
+		for range 100 {
+			enqueue()
+		}
+		require.Empty(t, e.before())
+		b.work(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond }))
+		require.Len(t, b.ledger.order(), 100)
+		if again != nil {
 			require.Empty(t, e.before())
-			b.work(b.worker(nop, func(w *fifo.Worker) { w.PollInterval = 20 * time.Millisecond }))
-			require.Len(t, b.ledger.order(), 100)
-			if again != nil {
-				require.Empty(t, e.before())
-				again()
-				enqueue()
-				_, groups := groupsOf(t, e.next())
-				require.Len(t, groups, 1)
-			}
-			require.NoError(t, c.Close())
-		})
-	}
+			again()
+			enqueue()
+			_, groups := groupsOf(t, e.next())
+			require.Len(t, groups, 1)
+		}
+		require.NoError(t, c.Close())
+	})
 }
 
 // A client whose connections are ended again and again says a notice as soon as it has one that lives.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,32 +40,18 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
 
 func testLostBatch(t *testing.T, by lease) {
-	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
+	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
 		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			b.ledger.overlaps, b.ledger.unordered = true, true
 			ids := b.fill(batch)
-			var worked []int64 // in the batch that was lost
-			died := false
-			one := func(ctx context.Context, job *fifo.Job) error {
-				if died {
-					return note(ctx, job)
+			worked := 0
+			w := work(b, batch, func(ctx context.Context, job *fifo.Job) error {
+				if worked++; worked == 3 {
+					return b.cut(ctx, job)
 				}
-				if worked = append(worked, job.ID); len(worked) < 3 {
-					return note(ctx, job)
-				}
-				died = true
-				return b.cut(ctx, job)
-			}
-			w := b.each(batch, one)
-			if kind == "slice" {
-				w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
-					if len(jobs) < 3 {
-						return noteAll(ctx, jobs)
-					}
-					return oneAfterTheOther(one)(ctx, jobs)
-				})
-			}
+				return note(ctx, job)
+			})
 			b.work(w)
 			attempts := b.attempts(ids...)
 			stats := w.Stats()
@@ -121,13 +106,11 @@ func testPoisonInABatch(t *testing.T, by lease) {
 
 // The groups of a lost batch that had not been worked yet are not forgotten until the next poll.
 func TestUnworkedGroupsOfALostBatch(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(b *bed, ctx context.Context, job *fifo.Job) error{
-		"killed": (*bed).cut,
-		"ended": func(_ *bed, ctx context.Context, job *fifo.Job) error {
-			return execAnyway(ctx, job, "ROLLBACK")
-		},
-		"rows left open": func(_ *bed, ctx context.Context, job *fifo.Job) error { return leaveRows(ctx, job) },
-	}, func(t *testing.T, spoil func(b *bed, ctx context.Context, job *fifo.Job) error) {
+	pgtest.OverAll(t, map[string]func(b *bed) fifo.Handler{
+		"killed":         func(b *bed) fifo.Handler { return b.cut },
+		"ended":          func(*bed) fifo.Handler { return executing("ROLLBACK") },
+		"rows left open": func(*bed) fifo.Handler { return leaveRows },
+	}, func(t *testing.T, spoil func(b *bed) fifo.Handler) {
 		b := newList(t)
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		b.sendMany("q", 6, 1)
@@ -138,7 +121,7 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 			case first.CompareAndSwap(0, job.ID), first.Load() == job.ID:
 				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			case second.CompareAndSwap(0, job.ID):
-				return spoil(b, ctx, job)
+				return spoil(b)(ctx, job)
 			case second.Load() == job.ID:
 				return fifo.RetryAfter(time.Hour, errOnPurpose)
 			}
@@ -152,19 +135,18 @@ func TestUnworkedGroupsOfALostBatch(t *testing.T) {
 // Two workers with batches, connections that die, handlers that fail, panic and spoil their transaction: groups keep
 // their order, and every job is done once.
 func TestBatchStress(t *testing.T) {
-	t.Parallel()
-	for i, batch := range []fifo.Queue{{BatchJobs: 7}, {BatchGroups: 4}, {BatchJobs: 3}, {BatchGroups: 9}} {
-		slice := i%2 == 1
-		t.Run(size(batch), func(t *testing.T) {
+	pgtest.OverAll(t, map[string]way{
+		"each": (*bed).each,
+		"slice": func(b *bed, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
+			return b.slice(batch, stopAndName(h), adjust...)
+		},
+	}, func(t *testing.T, work way) {
+		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := newList(t)
 			b.ledger.overlaps, b.ledger.unordered = true, true
-			var mu sync.Mutex
-			turn := 0
+			var turn atomic.Int64
 			one := func(ctx context.Context, job *fifo.Job) error {
-				mu.Lock()
-				turn++
-				luck := turn % 41
-				mu.Unlock()
+				luck := turn.Add(1) % 41
 				if err := note(ctx, job); err != nil {
 					return err
 				}
@@ -184,27 +166,20 @@ func TestBatchStress(t *testing.T) {
 				}
 				return nil
 			}
-			many := func(w *fifo.Worker) {
-				w.Concurrency, w.MaxAttempts, w.Heartbeat = 3, 1000, 100*time.Millisecond
-			}
 			for range 2 {
-				if slice {
-					b.run(b.slice(batch, stopAndName(one), many))
-				} else {
-					b.run(b.each(batch, one, many))
-				}
+				b.run(work(b, batch, one, func(w *fifo.Worker) {
+					w.Concurrency, w.MaxAttempts, w.Heartbeat = 3, 1000, 100*time.Millisecond
+				}))
 			}
 			var ids []int64
-			for range 4 {
-				for g := range 8 {
-					ids = append(ids, b.send(fmt.Sprint(g), nil, nil, nil, nil)...)
-				}
+			for range 16 {
+				ids = append(ids, b.sendMany("q", 8, 1)...)
 			}
 			b.drained()
 			b.attempts(ids...)
 			require.Zero(t, b.count("dead_letters"))
 		})
-	}
+	})
 }
 
 // stopAndName is a BatchHandler that undoes what the first job that failed wrote, and names it.

@@ -56,11 +56,6 @@ func oneAndBatches(n int) map[string]fifo.Queue {
 	return map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: n}, "groups": {BatchGroups: n}}
 }
 
-// size is a batch in the name of a test.
-func size(batch fifo.Queue) string {
-	return fmt.Sprintf("%d jobs %d groups", batch.BatchJobs, batch.BatchGroups)
-}
-
 // each is worker with batches.
 func (b *bed) each(batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
@@ -158,10 +153,10 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 	b := newList(t)
 	w := b.bare(nil)
 	var want [][]int64
-	for _, batch := range []fifo.Queue{
+	for i, batch := range []fifo.Queue{
 		{}, {BatchJobs: 1}, {BatchGroups: 1}, {BatchJobs: fifo.MaxBatch}, {BatchGroups: fifo.MaxBatch},
 	} {
-		queue := size(batch)
+		queue := fmt.Sprint(i)
 		batch.BatchHandler = noteAll
 		w.HandleQueue(queue, batch)
 		want = append(want, b.sendAll(fifo.Message{Queue: queue, GroupID: "g"}))
@@ -287,29 +282,23 @@ func TestWhoRunsAlone(t *testing.T) {
 
 // Once a batch was undone its jobs run one at a time, up to the last of them; then there are batches again.
 func TestOneAtATimeAfterAFailure(t *testing.T) {
-	type row struct {
-		batch  fifo.Queue
-		spoilt string
-		want   []int
-	}
-	pgtest.OverAll(t, map[string]row{
-		"error":  {fifo.Queue{BatchJobs: 4}, "SELECT 1/0", []int{4, 1, 1, 1, 1, 1, 4}},
-		"commit": {fifo.Queue{BatchJobs: 4}, "INSERT INTO effects VALUES (1), (1)", []int{4, 1, 1, 1, 1, 1, 4}},
-	}, func(t *testing.T, x row) {
+	pgtest.OverAll(t, map[string]string{
+		"error": "SELECT 1/0", "commit": "INSERT INTO effects VALUES (1), (1)",
+	}, func(t *testing.T, spoil string) {
 		b := newList(t)
 		b.exec("CREATE TABLE effects (v int, UNIQUE (v) DEFERRABLE INITIALLY DEFERRED)")
 		ids := b.send("g", make([]any, 8)...)
 		var sizes []int
-		b.work(b.slice(x.batch, func(ctx context.Context, jobs []*fifo.Job) error {
+		b.work(b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
 			sizes = append(sizes, len(jobs))
 			for _, job := range jobs {
 				if job.ID == ids[1] && job.Attempt() == 1 {
-					return execAnyway(ctx, job, x.spoilt)
+					return execAnyway(ctx, job, spoil)
 				}
 			}
 			return noteAll(ctx, jobs)
 		}))
-		require.Equal(t, x.want, sizes)
+		require.Equal(t, []int{4, 1, 1, 1, 1, 1, 4}, sizes)
 		require.Equal(t, []int{1, 2, 1, 1, 1, 1, 1, 1}, b.attempts(ids...))
 	})
 }

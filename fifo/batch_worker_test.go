@@ -56,57 +56,51 @@ func TestBatchErrors(t *testing.T) {
 	const nilPointer = "fifo: method of an error panicked: *fifo_test.oddError: " +
 		"runtime error: invalid memory address or nil pointer dereference"
 	cases := map[string]struct {
-		err     func(jobs []*fifo.Job) error
-		done    int // of four
-		buried  bool
-		retried bool
-		text    string
+		err  func(jobs []*fifo.Job) error
+		done int          // of four
+		ends fifo.Outcome // of the next one
+		text string
 	}{
-		"nil":       {func([]*fifo.Job) error { return nil }, 4, false, false, ""},
-		"empty":     {func([]*fifo.Job) error { return fifo.BatchError{} }, 4, false, false, ""},
-		"typed nil": {func([]*fifo.Job) error { return fifo.BatchError(nil) }, 4, false, false, ""},
+		"nil":       {func([]*fifo.Job) error { return nil }, 4, fifo.Succeeded, ""},
+		"empty":     {func([]*fifo.Job) error { return fifo.BatchError{} }, 4, fifo.Succeeded, ""},
+		"typed nil": {func([]*fifo.Job) error { return fifo.BatchError(nil) }, 4, fifo.Succeeded, ""},
 		"empty, wrapped": {func([]*fifo.Job) error {
 			return fmt.Errorf("x: %w", fifo.DeadLetter(fifo.BatchError{}))
-		}, 4, false, false, ""},
+		}, 4, fifo.Succeeded, ""},
 		"dead letter": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[1].ID: fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))}
-		}, 1, true, false, "x: on purpose"},
+		}, 1, fifo.Buried, "x: on purpose"},
 		"dead letter, around": {func(jobs []*fifo.Job) error {
 			return fifo.DeadLetter(fmt.Errorf("x: %w", fifo.BatchError{jobs[1].ID: errOnPurpose}))
-		}, 1, true, false, "on purpose"},
+		}, 1, fifo.Buried, "on purpose"},
 		"both around, without a reason": {func(jobs []*fifo.Job) error {
 			return fifo.RetryAfter(time.Hour, fifo.DeadLetter(fifo.BatchError{jobs[1].ID: nil}))
-		}, 1, true, false, "fifo: the BatchError names the job without a reason"},
+		}, 1, fifo.Buried, "fifo: the BatchError names the job without a reason"},
 		"later": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[2].ID: fifo.RetryAfter(time.Hour, nil), -5: errOnPurpose}
-		}, 2, false, true, "retry later"},
+		}, 2, fifo.Retried, "retry later"},
 		"the last": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[3].ID: fifo.RetryAfter(time.Hour, errOnPurpose)}
-		}, 3, false, true, "on purpose"},
+		}, 3, fifo.Retried, "on purpose"},
 		"nil pointer": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[1].ID: (*oddError)(nil)}
-		}, 1, false, true, nilPointer},
+		}, 1, fifo.Retried, nilPointer},
 		"nil pointer, wrapped": {func(jobs []*fifo.Job) error {
 			return fmt.Errorf("x: %w", fifo.BatchError{jobs[1].ID: (*oddError)(nil)})
-		}, 1, false, true, nilPointer},
+		}, 1, fifo.Retried, nilPointer},
 		"the first, without a reason": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[0].ID: nil}
-		}, 0, false, true, "fifo: the BatchError names the job without a reason"},
+		}, 0, fifo.Retried, "fifo: the BatchError names the job without a reason"},
 		"no reason, beside another's": {func(jobs []*fifo.Job) error {
 			return fifo.BatchError{jobs[0].ID: nil, jobs[1].ID: fifo.DeadLetter(errOnPurpose)}
-		}, 0, false, true, "fifo: the BatchError names the job without a reason"},
+		}, 0, fifo.Retried, "fifo: the BatchError names the job without a reason"},
 	}
 	b := newList(t)
 	ids, settled := make(map[string][]int64), 0 // ids of each case's group
 	for name, x := range cases {
 		ids[name] = b.send(name, nil, nil, nil, nil)
-		switch {
-		case x.buried:
-			settled += 4
-		case x.retried:
-			settled += x.done + 1
-		default:
-			settled += x.done
+		if settled += 4; x.ends == fifo.Retried {
+			settled -= 3 - x.done // those behind it
 		}
 	}
 	called := make(map[string]bool)
@@ -126,25 +120,19 @@ func TestBatchErrors(t *testing.T) {
 		return int(s.Succeeded+s.Buried+s.Retried) == settled
 	})
 	require.NoError(t, r.stop())
-	left, dead := make(map[string][]fifo.Job), make(map[string][]fifo.Job)
-	for _, job := range b.jobs() {
-		left[job.GroupID] = append(left[job.GroupID], job)
-	}
-	for _, letter := range b.deadLetters() {
-		dead[letter.GroupID] = append(dead[letter.GroupID], letter)
-	}
 	batches := b.batches()
 	for name, x := range cases {
 		t.Run(name, func(t *testing.T) {
-			jobs, letters, ids := left[name], dead[name], ids[name]
-			switch {
-			case x.buried:
+			g, ids := b.q.Group(name), ids[name]
+			jobs, letters := b.jobsOf(g), b.lettersOf(g, fifo.Letters{})
+			switch x.ends {
+			case fifo.Buried:
 				require.Contains(t, batches, ids[x.done+1:], "the rest went on")
 				require.Empty(t, jobs)
-				require.Len(t, letters, 1)
-				require.Equal(t, ids[x.done], letters[0].ID)
-				require.Equal(t, x.text, letters[0].Failures[0].Error)
-			case x.retried:
+				letter := only(t, letters)
+				require.Equal(t, ids[x.done], letter.ID)
+				require.Equal(t, x.text, letter.Failures[0].Error)
+			case fifo.Retried:
 				require.Len(t, jobs, 4-x.done)
 				require.Equal(t, ids[x.done], jobs[0].ID)
 				require.Equal(t, 1, jobs[0].Attempts)
@@ -156,10 +144,10 @@ func TestBatchErrors(t *testing.T) {
 			default:
 				require.Empty(t, jobs)
 			}
-			require.Equal(t, x.buried, len(letters) > 0)
+			require.Equal(t, x.ends == fifo.Buried, len(letters) > 0)
 		})
 	}
-	require.Len(t, batches, len(dead), "nothing else ran again")
+	require.Len(t, batches, b.count("dead_letters"), "nothing else ran again")
 }
 
 // A failure concerns its own group: the others' jobs are done, also those behind it in the batch.
@@ -222,19 +210,17 @@ func TestBatchHooks(t *testing.T) {
 			defer mu.Unlock()
 			calls = append(calls, fmt.Sprintf(format, args...))
 		}
-		b := newList(t, func(c *fifo.Config) {
-			settle := c.Hooks[0].Settled
-			c.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+		b := newList(t, hooked(fifo.Hooks{
+			Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 				say("begin %d", job.ID)
 				return context.WithValue(ctx, key{}, job.ID), func(err error) {
 					say("end %d %v", job.ID, err != nil)
 				}
-			}
-			c.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, o fifo.Outcome, err error) {
+			},
+			Settled: func(_ context.Context, job *fifo.Job, o fifo.Outcome, err error) {
 				say("%v %d %v", o, job.ID, err != nil)
-				settle(ctx, job, o, err)
-			}
-		})
+			},
+		}))
 		b.send("g", nil, nil, nil)
 		var w *fifo.Worker
 		if kind == "each" {

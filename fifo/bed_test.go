@@ -64,6 +64,11 @@ func (b *bed) open(pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *fifo.Clien
 	return c
 }
 
+// hooked adds hooks. Their Settled comes behind the ledger's.
+func hooked(h fifo.Hooks) func(*fifo.Config) {
+	return func(c *fifo.Config) { c.Hooks = slices.Insert(c.Hooks, 0, h) }
+}
+
 // audit checks what must hold whatever the test did.
 func (b *bed) audit() {
 	b.ledger.mu.Lock()
@@ -114,14 +119,8 @@ func (b *bed) sendAll(msgs ...fifo.Message) []int64 {
 // worker returns a quick worker of queue q, which retries at once.
 func (b *bed) worker(h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
 	b.t.Helper()
-	w := &fifo.Worker{
-		Client: b.client, Concurrency: 2, MaxAttempts: 3, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
-	}
-	for _, f := range adjust {
-		f(w)
-	}
-	seats(w)
+	two := func(w *fifo.Worker) { w.Concurrency = 2 }
+	w := b.bare(append([]func(*fifo.Worker){two}, adjust...))
 	w.Handle("q", b.ledger.record(h))
 	return w
 }
@@ -215,6 +214,11 @@ func query[T any](b *bed, sql string, args ...any) T {
 	return v
 }
 
+// counted returns how many attempts each job had behind it that was started, in order.
+func (b *bed) counted() []int {
+	return read(b.ledger, &b.ledger.starts, func(job *fifo.Job) int { return job.Attempts })
+}
+
 func (b *bed) jobs() []fifo.Job {
 	b.t.Helper()
 	return b.jobsOf(b.client)
@@ -263,6 +267,9 @@ func (b *bed) holder(group string) (pid int) {
 	})
 	return pid
 }
+
+// second is the error of what returns a value with it.
+func second[T any](_ T, err error) error { return err }
 
 // pausing is the error of Pause.
 func pausing(_ bool, _ int, err error) error { return err }

@@ -180,8 +180,7 @@ func TestCancelIsAnnounced(t *testing.T) {
 			`{"q":"q","c":true}`: q, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`: q.Group("g"),
 		} {
 			s, end := within(b, s)
-			_, _, err := s.Cancel(t.Context(), "")
-			require.NoError(t, err)
+			require.NoError(t, pausing(s.Cancel(t.Context(), "")))
 			if end.commit != nil {
 				require.Empty(t, e.before())
 				require.NoError(t, end.commit())

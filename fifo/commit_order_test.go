@@ -34,10 +34,7 @@ func TestCommitOrder(t *testing.T) {
 		require.NoError(t, err)
 
 		m.Payload = "second"
-		result := beside(func() error {
-			_, err := b.client.Enqueue(t.Context(), m)
-			return err
-		})
+		result := beside(func() error { return second(b.client.Enqueue(t.Context(), m)) })
 		await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
 		b.receipts(fifo.Message{Queue: "q", GroupID: "h"}, fifo.Message{Queue: "r", GroupID: group})
 		want := []string{"second"}
@@ -65,13 +62,10 @@ func TestWaitingIsNoPartOfATime(t *testing.T) {
 			Queue: "q", GroupID: "g", Delay: 5 * time.Minute,
 		},
 	}, func(t *testing.T, until string, m fifo.Message) {
-		b := newBed(t, func(c *fifo.Config) { c.CommitOrder = true })
+		b := newBed(t, commitOrder)
 		tx := b.begin()
 		b.receiptsIn(tx, m)
-		done := beside(func() error {
-			_, err := b.client.Enqueue(context.Background(), m)
-			return err
-		})
+		done := beside(func() error { return second(b.client.Enqueue(context.Background(), m)) })
 		await(t, "it to wait", func() bool { return b.blocked() == 1 })
 		var now time.Time
 		since := query[time.Time](b, "SELECT clock_timestamp()")
@@ -98,33 +92,24 @@ func TestCommitOrderOfASchema(t *testing.T) {
 		sent, err := client.Enqueue(t.Context(), message, message)
 		require.NoError(t, err)
 		require.NoError(t, q.Group("g").Bury(t.Context(), sent[0].ID, "for the redrive"))
-		_, err = client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "before"})
-		require.NoError(t, err)
+		require.NoError(t, second(client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "before"})))
 		ident := pgx.Identifier{"pgfifo"}.Sanitize()
 		if schema != "" {
 			ident = pgx.Identifier{schema}.Sanitize()
 		}
 		for way, enqueue := range map[string]func(tx pgx.Tx) error{
-			"enqueue": func(tx pgx.Tx) error {
-				_, err := client.EnqueuePgxTx(t.Context(), tx, message)
-				return err
-			},
+			"enqueue": func(tx pgx.Tx) error { return second(client.EnqueuePgxTx(t.Context(), tx, message)) },
 			"move": func(tx pgx.Tx) error {
-				_, err := q.Group("before").InPgx(tx).Move(t.Context(), q.Group("g"))
-				return err
+				return second(q.Group("before").InPgx(tx).Move(t.Context(), q.Group("g")))
 			},
 			"redrive": func(tx pgx.Tx) error {
-				_, _, err := q.InPgx(tx).Redrive(t.Context(),
-					fifo.Redrive{Letters: fifo.Letters{All: true}, ToTail: true})
-				return err
+				return second(counted(q.InPgx(tx).Redrive(t.Context(), toTail(fifo.Letters{All: true}))))
 			},
 			"function": func(tx pgx.Tx) error {
-				_, err := tx.Exec(t.Context(), "SELECT "+ident+".enqueue('q', 'g', 'x', commit_order => true)")
-				return err
+				return second(tx.Exec(t.Context(), "SELECT "+ident+".enqueue('q', 'g', 'x', commit_order => true)"))
 			},
 		} {
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
+			tx := b.begin()
 			require.NoError(t, enqueue(tx), "%q: %s", schema, way)
 			var key int64
 			require.NoError(t, tx.QueryRow(t.Context(), `SELECT classid::bigint << 32 | objid::bigint FROM pg_locks

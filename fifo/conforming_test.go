@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"database/sql"
-	"net/url"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -46,66 +45,85 @@ func (b *bed) onePool() *pgxpool.Pool {
 	return b.pooled(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 }
 
-func switchOff(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "SET standard_conforming_strings = off")
-	return err
+// setTo are the ways in which the connections of a pool come to a setting.
+func setTo(setting, value string) map[string]func(*bed) *pgxpool.Pool {
+	return map[string]func(*bed) *pgxpool.Pool{
+		"connection string": func(b *bed) *pgxpool.Pool {
+			return b.pooled(func(cfg *pgxpool.Config) {
+				cfg.ConnConfig.RuntimeParams["options"] = "-c" + setting + "=" + value
+			})
+		},
+		"database": func(b *bed) *pgxpool.Pool {
+			b.byDefault(setting, value)
+			return b.pooled(func(*pgxpool.Config) {})
+		},
+		"AfterConnect": func(b *bed) *pgxpool.Pool {
+			return b.pooled(func(cfg *pgxpool.Config) {
+				cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+					return second(conn.Exec(ctx, "SET "+setting+" = "+value))
+				}
+			})
+		},
+	}
+}
+
+// byDefault makes a setting that of the database, for connections from now on.
+func (b *bed) byDefault(setting, value string) {
+	b.t.Helper()
+	b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET ` + setting + ` = ` + value + `',
+		current_database()); END $$`)
+}
+
+// calls are those by which a client meets the settings of its connections first, about a queue or group of that id.
+func (b *bed) calls(pool *pgxpool.Pool, id string) map[string]func(*fifo.Client) error {
+	ctx, plain := b.t.Context(), fifo.Message{Queue: "q", GroupID: id}
+	m := plain
+	m.DedupID = id
+	db := stdlib.OpenDBFromPool(pool)
+	b.t.Cleanup(func() { require.NoError(b.t, db.Close()) })
+	inPgx := func(f func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, f) }
+	inSQL := func(f func(*sql.Tx) error) error {
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(b.t, err)
+		defer func() { _ = tx.Rollback() }()
+		return f(tx)
+	}
+	worker := func(c *fifo.Client) *fifo.Worker {
+		return b.worker(nop, func(w *fifo.Worker) { w.Client = c })
+	}
+	return map[string]func(*fifo.Client) error{
+		"Enqueue":       func(c *fifo.Client) error { return second(c.Enqueue(ctx, plain)) },
+		"Enqueue dedup": func(c *fifo.Client) error { return second(c.Enqueue(ctx, m)) },
+		"EnqueuePgxTx": func(c *fifo.Client) error {
+			return inPgx(func(tx pgx.Tx) error { return second(c.EnqueuePgxTx(ctx, tx, m)) })
+		},
+		"EnqueueTx": func(c *fifo.Client) error {
+			return inSQL(func(tx *sql.Tx) error { return second(c.EnqueueTx(ctx, tx, m)) })
+		},
+		"Pause": func(c *fifo.Client) error { return pausing(c.Queue(id).Pause(ctx, id)) },
+		"InPgx": func(c *fifo.Client) error {
+			return inPgx(func(tx pgx.Tx) error { return pausing(c.Queue(id).InPgx(tx).Pause(ctx, id)) })
+		},
+		"In": func(c *fifo.Client) error {
+			return inSQL(func(tx *sql.Tx) error { return pausing(c.Queue(id).In(tx).Pause(ctx, id)) })
+		},
+		"Jobs":   func(c *fifo.Client) error { return second(c.Jobs(ctx, fifo.Page{})) },
+		"DB":     func(c *fifo.Client) error { return second(c.DB().ExecContext(ctx, "SELECT ?", id)) },
+		"Run":    func(c *fifo.Client) error { return worker(c).Run(ctx) },
+		"RunOne": func(c *fifo.Client) error { return second(worker(c).RunOne(ctx)) },
+	}
 }
 
 // Wherever the setting comes from, nothing is sent in which a value could leave its quotes. The verbs send parameters,
 // and a driver of database/sql may write them into the text.
 func TestNonconformingStrings(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(*bed) *pgxpool.Pool{
-		"connection string": func(b *bed) *pgxpool.Pool {
-			u, err := url.Parse(b.url)
-			require.NoError(b.t, err)
-			q := u.Query()
-			q.Set("options", "-cstandard_conforming_strings=off")
-			u.RawQuery = q.Encode()
-			pool, err := pgxpool.New(b.t.Context(), u.String())
-			require.NoError(b.t, err)
-			b.t.Cleanup(pool.Close)
-			return pool
-		},
-		"database": func(b *bed) *pgxpool.Pool {
-			b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET standard_conforming_strings = off',
-				current_database()); END $$`)
-			return b.pooled(func(*pgxpool.Config) {})
-		},
-		"AfterConnect": func(b *bed) *pgxpool.Pool {
-			return b.pooled(func(cfg *pgxpool.Config) { cfg.AfterConnect = switchOff })
-		},
-	}, func(t *testing.T, open func(*bed) *pgxpool.Pool) {
+	pgtest.OverAll(t, setTo("standard_conforming_strings", "off"), func(t *testing.T, open func(*bed) *pgxpool.Pool) {
 		b := withDeadLetters(t)
 		pool := open(b)
-		db := stdlib.OpenDBFromPool(pool)
-		defer func() { require.NoError(t, db.Close()) }()
-		for call, do := range map[string]func(*fifo.Client) error{
-			"Enqueue": func(c *fifo.Client) error {
-				_, err := c.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: escaping})
-				return err
-			},
-			"EnqueueTx": func(c *fifo.Client) error {
-				tx, err := db.BeginTx(t.Context(), nil)
-				require.NoError(t, err)
-				defer func() { _ = tx.Rollback() }()
-				return second(c.EnqueueTx(t.Context(), tx, fifo.Message{Queue: "q", GroupID: escaping}))
-			},
-			"DB": func(c *fifo.Client) error {
-				_, err := c.DB().ExecContext(t.Context(), "SELECT ?", escaping)
-				return err
-			},
-			"Run": func(c *fifo.Client) error {
-				return b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) { w.Client = c }).Run(t.Context())
-			},
-			"RunOne": func(c *fifo.Client) error {
-				_, err := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
-					w.Client = c
-				}).RunOne(t.Context())
-				return err
-			},
-		} {
+		calls := b.calls(pool, escaping)
+		for _, call := range []string{"Enqueue", "EnqueueTx", "DB", "Run", "RunOne"} {
 			// Each by a client that has not looked yet.
-			require.ErrorIs(t, do(b.open(pool)), fifo.ErrNonconforming, call)
+			require.ErrorIs(t, calls[call](b.open(pool)), fifo.ErrNonconforming, call)
 		}
 		require.Equal(t, 2, b.count("dead_letters"))
 		require.Zero(t, b.count("jobs"))
@@ -158,52 +176,17 @@ func TestStringsCeaseToConform(t *testing.T) {
 		}
 		return n, err
 	}
-	_, err := client.Enqueue(t.Context(), fifo.Message{Queue: "other", GroupID: "g"})
-	require.NoError(t, err)
+	require.NoError(t, second(client.Enqueue(t.Context(), fifo.Message{Queue: "other", GroupID: "g"})))
 
-	require.NoError(t, pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
-		return switchOff(t.Context(), c.Conn())
-	}))
-	_, err = drop()
-	require.ErrorIs(t, err, fifo.ErrNonconforming)
+	require.NoError(t, second(pool.Exec(t.Context(), "SET standard_conforming_strings = off")))
+	require.ErrorIs(t, second(drop()), fifo.ErrNonconforming)
 	require.Equal(t, 2, b.count("dead_letters"))
 
-	require.NoError(t, pool.AcquireFunc(t.Context(), func(c *pgxpool.Conn) error {
-		_, err := c.Exec(t.Context(), "RESET standard_conforming_strings")
-		return err
-	}))
+	require.NoError(t, second(pool.Exec(t.Context(), "RESET standard_conforming_strings")))
 	n, err := drop()
 	require.NoError(t, err, "the connection is as good as before")
 	require.Equal(t, int64(1), n)
 	b.ledger.sent = nil
-}
-
-// latin are the ways in which a connection comes to another encoding.
-var latin = map[string]func(*bed) *pgxpool.Pool{
-	"connection string": func(b *bed) *pgxpool.Pool {
-		return b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1" })
-	},
-	"SQL_ASCII": func(b *bed) *pgxpool.Pool {
-		return b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "SQL_ASCII" })
-	},
-	"database": func(b *bed) *pgxpool.Pool {
-		b.latinByDefault()
-		return b.pooled(func(*pgxpool.Config) {})
-	},
-	"AfterConnect": func(b *bed) *pgxpool.Pool {
-		return b.pooled(func(cfg *pgxpool.Config) { cfg.AfterConnect = toLatin })
-	},
-}
-
-func (b *bed) latinByDefault() {
-	b.t.Helper()
-	b.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET client_encoding = LATIN1',
-		current_database()); END $$`)
-}
-
-func toLatin(ctx context.Context, conn *pgx.Conn) error {
-	_, err := conn.Exec(ctx, "SET client_encoding = 'LATIN1'")
-	return err
 }
 
 // UNICODE is another name of UTF8, which the server tells as it was set.
@@ -218,45 +201,14 @@ func TestOtherNameOfTheEncoding(t *testing.T) {
 
 // In another encoding one group would be two, and one DedupID too. Every call refuses it.
 func TestOtherEncodings(t *testing.T) {
-	plain := fifo.Message{Queue: "q", GroupID: "é"}
-	m := plain
-	m.DedupID = "é"
+	latin := setTo("client_encoding", "LATIN1")
+	latin["SQL_ASCII"] = func(b *bed) *pgxpool.Pool {
+		return b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["client_encoding"] = "SQL_ASCII" })
+	}
 	pgtest.OverAll(t, latin, func(t *testing.T, open func(*bed) *pgxpool.Pool) {
-		b, ctx := newBed(t), t.Context()
+		b := newBed(t)
 		pool := open(b)
-		db := stdlib.OpenDBFromPool(pool)
-		defer func() { require.NoError(t, db.Close()) }()
-		inPgx := func(f func(pgx.Tx) error) error { return pgx.BeginFunc(ctx, pool, f) }
-		inSQL := func(f func(*sql.Tx) error) error {
-			tx, err := db.BeginTx(ctx, nil)
-			require.NoError(t, err)
-			defer func() { _ = tx.Rollback() }()
-			return f(tx)
-		}
-		worker := func(c *fifo.Client) *fifo.Worker {
-			return b.worker(nop, func(w *fifo.Worker) { w.Client = c })
-		}
-		for call, do := range map[string]func(*fifo.Client) error{
-			"Enqueue":       func(c *fifo.Client) error { return second(c.Enqueue(ctx, plain)) },
-			"Enqueue dedup": func(c *fifo.Client) error { return second(c.Enqueue(ctx, m)) },
-			"EnqueuePgxTx": func(c *fifo.Client) error {
-				return inPgx(func(tx pgx.Tx) error { return second(c.EnqueuePgxTx(ctx, tx, m)) })
-			},
-			"EnqueueTx": func(c *fifo.Client) error {
-				return inSQL(func(tx *sql.Tx) error { return second(c.EnqueueTx(ctx, tx, m)) })
-			},
-			"Pause": func(c *fifo.Client) error { return pausing(c.Queue("é").Pause(ctx, "é")) },
-			"InPgx": func(c *fifo.Client) error {
-				return inPgx(func(tx pgx.Tx) error { return pausing(c.Queue("é").InPgx(tx).Pause(ctx, "é")) })
-			},
-			"In": func(c *fifo.Client) error {
-				return inSQL(func(tx *sql.Tx) error { return pausing(c.Queue("é").In(tx).Pause(ctx, "é")) })
-			},
-			"Jobs":   func(c *fifo.Client) error { return second(c.Jobs(ctx, fifo.Page{})) },
-			"DB":     func(c *fifo.Client) error { return second(c.DB().ExecContext(ctx, "SELECT 1")) },
-			"Run":    func(c *fifo.Client) error { return worker(c).Run(ctx) },
-			"RunOne": func(c *fifo.Client) error { return second(worker(c).RunOne(ctx)) },
-		} {
+		for call, do := range b.calls(pool, "é") {
 			err := do(b.open(pool))
 			require.ErrorIs(t, err, fifo.ErrNonconforming, call)
 			require.ErrorContains(t, err, "set it to UTF8", call)
@@ -266,8 +218,6 @@ func TestOtherEncodings(t *testing.T) {
 	})
 }
 
-func second[T any](_ T, err error) error { return err }
-
 // A client that has looked once looks at each connection of its pool, and at each transaction of pgx.
 func TestEncodingChanges(t *testing.T) {
 	b, ctx := newBed(t), t.Context()
@@ -275,18 +225,16 @@ func TestEncodingChanges(t *testing.T) {
 	client := b.open(pool)
 	m := fifo.Message{Queue: "q", GroupID: "é"}
 	require.NoError(t, second(client.Enqueue(ctx, m)))
-	require.NoError(t, pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return toLatin(ctx, c.Conn()) }))
+	require.NoError(t, second(pool.Exec(ctx, "SET client_encoding = 'LATIN1'")))
 	require.ErrorIs(t, second(client.Enqueue(ctx, m)), fifo.ErrNonconforming)
 	require.ErrorIs(t, second(client.Jobs(ctx, fifo.Page{})), fifo.ErrNonconforming)
 	require.ErrorIs(t, pausing(client.Queue("é").Pause(ctx, "é")), fifo.ErrNonconforming)
 
 	tx := b.begin()
 	require.NoError(t, second(b.client.EnqueuePgxTx(ctx, tx, m)))
-	_, err := tx.Exec(ctx, "SET LOCAL client_encoding = 'LATIN1'")
-	require.NoError(t, err)
+	require.NoError(t, second(tx.Exec(ctx, "SET LOCAL client_encoding = 'LATIN1'")))
 	require.ErrorIs(t, second(b.client.EnqueuePgxTx(ctx, tx, m)), fifo.ErrNonconforming)
-	_, err = tx.Exec(ctx, "SET LOCAL client_encoding = 'UTF8'")
-	require.NoError(t, err)
+	require.NoError(t, second(tx.Exec(ctx, "SET LOCAL client_encoding = 'UTF8'")))
 	require.NoError(t, second(b.client.EnqueuePgxTx(ctx, tx, m)), "the transaction goes on")
 	require.NoError(t, tx.Commit(ctx))
 	require.Equal(t, 3, b.count("jobs"))
@@ -296,10 +244,10 @@ func TestEncodingChanges(t *testing.T) {
 func TestWorkersSetTheEncoding(t *testing.T) {
 	overLeases(t, func(t *testing.T, by lease) {
 		b := by.on(newBed(t))
-		b.latinByDefault()
+		b.byDefault("client_encoding", "LATIN1")
 		client := b.open(b.pooled(func(cfg *pgxpool.Config) {
 			cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { // of the pool only
-				_, err := conn.Exec(ctx, "SET client_encoding = 'UTF8'")
+				err := second(conn.Exec(ctx, "SET client_encoding = 'UTF8'"))
 				return err == nil, err
 			}
 		}))

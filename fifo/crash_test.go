@@ -48,18 +48,14 @@ func backend(ctx context.Context, job *fifo.Job) (pid int, err error) {
 // deathsOfConnections are ways in which the connection of a running job ends.
 var deathsOfConnections = map[string]func(b *bed, ctx context.Context, job *fifo.Job, pid int) error{
 	"idle": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-		if err := b.kill(ctx, pid); err != nil {
-			return err
-		}
+		err := b.kill(ctx, pid)
 		<-ctx.Done()
-		return ctx.Err()
+		return errors.Join(err, ctx.Err())
 	},
 	"ignored": func(b *bed, ctx context.Context, _ *fifo.Job, pid int) error {
-		if err := b.kill(ctx, pid); err != nil {
-			return err
-		}
+		err := b.kill(ctx, pid)
 		<-ctx.Done()
-		return nil
+		return err
 	},
 	"in a statement": func(b *bed, ctx context.Context, job *fifo.Job, pid int) error {
 		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(3600)")
@@ -129,13 +125,9 @@ func testTakeover(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	ids := b.send("g", "first", "second")
-	started := make(chan struct{}, 1)
-	dying := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		started <- struct{}{}
-		<-ctx.Done()
-		return ctx.Err()
-	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
-	receive(t, started, "the first worker")
+	h := newBlocking()
+	dying := b.run(b.worker(h.handle, oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+	receive(t, h.started, "the first worker")
 	heir := b.run(b.worker(nop, rarePolls))
 	pid := b.holder("g")
 	dying.cancel() // it would take the job again otherwise
@@ -187,9 +179,8 @@ func testFailureOnLostConnection(t *testing.T, by lease) {
 	}, oneLane))
 	require.Equal(t, []int64{id}, b.ledger.order())
 	require.Equal(t, []fifo.Outcome{fifo.Buried}, b.ledger.outcomes())
-	failures := b.deadLetters()[0].Failures
-	require.Len(t, failures, 1)
-	require.Equal(t, fifo.KindError, failures[0].Kind)
-	require.Equal(t, "on purpose", failures[0].Error)
+	failure := only(t, only(t, b.deadLetters()).Failures)
+	require.Equal(t, fifo.KindError, failure.Kind)
+	require.Equal(t, "on purpose", failure.Error)
 	require.Empty(t, b.effects())
 }

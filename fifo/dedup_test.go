@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -25,8 +24,8 @@ func deduped(group, id string) fifo.Message {
 	return fifo.Message{Queue: "q", GroupID: group, DedupID: id, Payload: group + " " + id}
 }
 
-// A duplicate is not enqueued, and its receipt has the first one's job, also when that is done or dead, and until the
-// window is over by the server's clock.
+// A duplicate is not enqueued, and its receipt has the first one's job, also when that is done, dead or redriven, and
+// until the window is over by the server's clock.
 func TestDedup(t *testing.T) {
 	b := newBed(t)
 	first := b.receipts(deduped("g", "a"))
@@ -39,6 +38,11 @@ func TestDedup(t *testing.T) {
 		}
 	}
 	requireDuplicate("it waits")
+	b.work(b.worker(failing(1, fifo.DeadLetter(errOnPurpose))))
+	requireDuplicate("it is dead")
+	require.Equal(t, []int64{first[0].ID}, b.redrive(b.q, again(first[0].ID)), "which is no enqueue")
+	requireDuplicate("it waits again")
+	require.Equal(t, first[0].ID, only(t, b.jobs()).ID)
 	b.work(b.worker(nop))
 	requireDuplicate("it is done")
 	require.Zero(t, b.count("jobs"))
@@ -141,13 +145,11 @@ func TestDedupAtOnce(t *testing.T) {
 			b := newBed(t)
 			first := begin(b)
 			ids := first.send(deduped("g", "a"))
-			second := make(chan []fifo.Receipt, 1)
-			failed := make(chan error, 1)
-			go func() {
-				got, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
-				failed <- err
-				second <- got
-			}()
+			var got []fifo.Receipt
+			second := beside(func() (err error) {
+				got, err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"}, deduped("g", "a"))
+				return err
+			})
 			await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
 			third := b.receipts(deduped("g", "other"))
 			if end == "commit" {
@@ -155,8 +157,7 @@ func TestDedupAtOnce(t *testing.T) {
 			} else {
 				require.NoError(t, first.undo())
 			}
-			require.NoError(t, receive(t, failed, "the second producer"))
-			got := receive(t, second, "its receipts")
+			require.NoError(t, receive(t, second, "the second producer"))
 			require.Greater(t, got[0].ID, third[0].ID, "no id is drawn while it waits")
 			if end == "commit" {
 				require.Equal(t, fifo.Receipt{ID: ids[0], Duplicate: true}, got[1])
@@ -215,18 +216,16 @@ func TestDedupSavepoint(t *testing.T) {
 	inner, err := tx.Begin(t.Context())
 	require.NoError(t, err)
 	b.receiptsIn(inner, deduped("g", "mine"), deduped("g", "other"))
-	second := make(chan error, 1)
-	go func() {
-		got, err := b.client.Enqueue(t.Context(), deduped("g", "other"))
-		if err == nil && got[0].Duplicate {
-			err = errors.New("a duplicate of nothing")
-		}
-		second <- err
-	}()
+	var got []fifo.Receipt
+	second := beside(func() (err error) {
+		got, err = b.client.Enqueue(t.Context(), deduped("g", "other"))
+		return err
+	})
 	await(t, "the second producer to wait", func() bool { return b.blocked() == 1 })
 	require.NoError(t, inner.Rollback(t.Context()))
 	require.NoError(t, receive(t, second, "the second producer"))
-	got := b.receiptsIn(tx, deduped("g", "mine"), deduped("g", "other"))
+	require.False(t, got[0].Duplicate, "of nothing")
+	got = b.receiptsIn(tx, deduped("g", "mine"), deduped("g", "other"))
 	require.False(t, got[0].Duplicate)
 	require.True(t, got[1].Duplicate)
 	require.NoError(t, tx.Commit(t.Context()))
@@ -325,34 +324,17 @@ func TestDedupRepeatableRead(t *testing.T) {
 	require.Equal(t, 22, b.count("jobs"), "the database's default is not Enqueue's")
 }
 
-// A redrive is no enqueue: a dead letter whose id is remembered goes back, and remains the first.
-func TestDedupAndRedrive(t *testing.T) {
-	b := newBed(t)
-	first := b.receipts(deduped("g", "a"))
-	b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errors.New("on purpose")) }))
-	duplicate := []fifo.Receipt{{ID: first[0].ID, Duplicate: true}}
-	got := b.receipts(deduped("g", "a"))
-	require.Equal(t, duplicate, got)
-	require.Len(t, b.redrive(b.q, again(first[0].ID)), 1)
-	require.Equal(t, first[0].ID, b.jobs()[0].ID)
-	got = b.receipts(deduped("g", "a"))
-	require.Equal(t, duplicate, got)
-	require.Equal(t, 1, b.count("jobs"))
-}
-
 // A hook may give an id, and sees what became of it.
 func TestDedupByHook(t *testing.T) {
 	var seen []fifo.Receipt
-	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = []fifo.Hooks{{Enqueue: func(
-			ctx context.Context, msgs []fifo.Message,
-		) (context.Context, func([]fifo.Receipt, error)) {
+	b := newBed(t, hooked(fifo.Hooks{
+		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
 			for i := range msgs {
 				msgs[i].DedupID, _ = fifo.ContentID(msgs[i].Payload)
 			}
 			return ctx, func(receipts []fifo.Receipt, err error) { seen = append(seen, receipts...) }
-		}}}
-	})
+		},
+	}))
 	m := fifo.Message{Queue: "q", GroupID: "g", Payload: map[string]int{"b": 1, "a": 2}}
 	for range 2 {
 		b.receipts(m)

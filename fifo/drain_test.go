@@ -128,15 +128,10 @@ func testHandlerIgnoresShutdown(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	ids := b.send("g", nil)
-	started, release, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	w := b.worker(func(context.Context, *fifo.Job) error {
-		defer close(ended)
-		close(started)
-		<-release
-		return nil
-	}, func(w *fifo.Worker) { w.DrainTimeout = -1 })
+	h := newStubborn()
+	w := b.worker(h.handle, func(w *fifo.Worker) { w.DrainTimeout = -1 })
 	r := b.run(w)
-	receive(t, started, "the handler")
+	receive(t, h.started, "the handler")
 	err := r.stop()
 	require.ErrorIs(t, err, fifo.ErrDrainTimeout)
 	require.EqualError(t, err, fmt.Sprintf("fifo: drain timeout: handlers abandoned: q/g job %d", ids[0]))
@@ -144,8 +139,7 @@ func testHandlerIgnoresShutdown(t *testing.T, by lease) {
 	require.Equal(t, 1, w.Stats().Abandoned)
 	b.work(b.worker(nop)) // while the first handler still runs
 	require.Equal(t, append(ids, ids...), b.ledger.order())
-	close(release)
-	receive(t, ended, "the handler")
+	close(h.release)
 	await(t, "the end of the abandoned handler", func() bool { return w.Stats().Abandoned == 0 })
 	require.Equal(t, fifo.Stats{
 		Unknown: 1, TimesOverdue: 1, TimesAbandoned: 1, Claims: w.Stats().Claims, Missed: w.Stats().Missed,
@@ -163,10 +157,7 @@ func TestStartsAfterStop(t *testing.T) {
 	await(t, "the listener", func() bool { return b.listeners() == 1 })
 	lock := pgtest.Conn(t, b.url)
 	// Every claim reads this table: so has the one that is held, and the next one will wait.
-	locked := beside(func() error {
-		_, err := lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")
-		return err
-	})
+	locked := beside(func() error { return second(lock.Exec(t.Context(), "BEGIN; LOCK pgfifo.pauses")) })
 	await(t, "the lock", func() bool { return b.waiting("BEGIN; LOCK") })
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))
@@ -224,17 +215,15 @@ func testStatementOutlivesDrain(t *testing.T, by lease) {
 // Nor does a hook that does not return. Of its job it is known what became of it.
 func TestHookOutlivesDrain(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
-	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = []fifo.Hooks{{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
-			close(started)
-			<-release
-		}}}
-	})
+	b := newBed(t, hooked(fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+		close(started)
+		<-release
+	}}))
 	defer close(release)
-	ids := b.receipts(fifo.Message{Queue: "q", GroupID: "g"})
+	id := b.send("g", nil)[0]
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", ids[0].ID))
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", id))
 	require.Zero(t, b.count("jobs"))
 }
 
@@ -310,8 +299,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 	b := newBed(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w := b.worker(func(context.Context, *fifo.Job) error { return nil })
-	require.NoError(t, w.Run(ctx))
+	require.NoError(t, b.worker(nop).Run(ctx))
 }
 
 // A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been
@@ -323,13 +311,8 @@ func testDrainInABatch(t *testing.T, by lease) {
 		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
 			b := by.on(newList(t))
 			h := newBlocking()
-			if batch.BatchGroups > 1 {
-				for _, g := range []string{"a", "b", "c", "d", "e", "f"} {
-					b.send(g, nil)
-				}
-			} else {
-				b.send("g", make([]any, 6)...)
-			}
+			b.fill(batch)
+			b.send("f", nil)
 			n := 0
 			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
 				if err := note(ctx, job); err != nil {

@@ -19,9 +19,10 @@ import (
 func TestGroupLimitThatChanges(t *testing.T) {
 	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
+		b.ledger.overlaps, b.ledger.unordered = true, true
 		ids := b.enqueue("a", 20)
 		var now atomic.Pointer[gauge]
-		all, done := newGauge(), sync.Map{}
+		all := newGauge()
 		close(all.open)
 		spell := func() *gauge {
 			g := newGauge()
@@ -37,9 +38,7 @@ func TestGroupLimitThatChanges(t *testing.T) {
 			return n
 		}
 		for range 2 {
-			w := &fifo.Worker{Client: b.client, Concurrency: 6, PollInterval: 100 * time.Millisecond}
-			workers = append(workers, w)
-			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
+			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
 				g := now.Load()
 				switch {
 				case job.GroupID == "elsewhere":
@@ -49,11 +48,9 @@ func TestGroupLimitThatChanges(t *testing.T) {
 				}
 				all.now.Add(1)
 				defer all.now.Add(-1)
-				n, _ := done.LoadOrStore(job.ID, new(atomic.Int64))
-				n.(*atomic.Int64).Add(1)
 				return g.handle(ctx, job)
-			}
-			w.HandleQueue("q", batch)
+			}, func(w *fifo.Worker) { w.Concurrency = 6 })
+			workers = append(workers, w)
 			b.run(w)
 		}
 		steady := func(g *gauge, n int64) {
@@ -87,10 +84,9 @@ func TestGroupLimitThatChanges(t *testing.T) {
 		steady(one, 1)
 		close(one.open)
 		b.drained()
-		for _, id := range ids {
-			n, _ := done.Load(id)
-			require.Equal(t, int64(1), n.(*atomic.Int64).Load())
-		}
+		order := b.ledger.order()
+		slices.Sort(order)
+		require.Equal(t, ids, order[:len(ids)], "each once")
 	})
 }
 
@@ -174,34 +170,19 @@ func TestGroupLimitSettings(t *testing.T) {
 func TestGroupLimitRaised(t *testing.T) {
 	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "jobs": {BatchJobs: 4}}, func(t *testing.T, batch fifo.Queue) {
 		b := newBed(t)
-		s, ids := newStop(), b.enqueue("a", 8)
-		var running atomic.Int64
-		runs := sync.Map{}
-		worker := func() *fifo.Worker {
-			w := &fifo.Worker{Client: b.client, Concurrency: 4, PollInterval: 100 * time.Millisecond}
-			batch.Handler = func(ctx context.Context, job *fifo.Job) error {
-				running.Add(1)
-				defer running.Add(-1)
-				n, _ := runs.LoadOrStore(job.ID, new(atomic.Int64))
-				n.(*atomic.Int64).Add(1)
-				return s.handle(ctx, job)
-			}
-			w.HandleQueue("q", batch)
-			return w
-		}
-		b.run(worker())
-		await(t, "the first job", func() bool { return running.Load() == 1 })
-		second := worker()
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		g, ids := newGauge(), b.enqueue("a", 8)
+		four := func(w *fifo.Worker) { w.Concurrency = 4 }
+		b.run(b.each(batch, g.handle, four))
+		g.reach(t, 1)
+		second := b.each(batch, g.handle, four)
 		b.run(second)
 		b.groupLimit(1, 3)
 		misses(t, second, 3)
-		require.EqualValues(t, 1, running.Load())
-		close(s.all)
+		require.EqualValues(t, 1, g.now.Load())
+		close(g.open)
 		b.drained()
-		for _, id := range ids {
-			n, _ := runs.Load(id)
-			require.EqualValues(t, 1, n.(*atomic.Int64).Load())
-		}
+		require.ElementsMatch(t, ids, b.ledger.order(), "each once")
 	})
 }
 
@@ -211,8 +192,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	b.groupLimit(1, 2)
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
-	w := b.crowd(r, fifo.Queue{}, s.handle, watchful)
-	b.run(w)
+	b.run(b.crowd(r, fifo.Queue{}, s.handle, watchful))
 	r.reach(t, "a", ids[:2]...)
 	why := func(id int64, state fifo.State, reason string) {
 		t.Helper()
@@ -234,8 +214,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	require.True(t, b.terminates(b.q.Group("a")))
 	await(t, "both to start again", func() bool { return len(r.starts("a")) == 4 })
 	r.reach(t, "a", ids[:2]...)
-	_, _, err := b.q.Group("a").Cancel(t.Context(), "enough")
-	require.NoError(t, err)
+	require.NoError(t, pausing(b.q.Group("a").Cancel(t.Context(), "enough")))
 	r.reach(t, "a")
 	b.elsewhere(r, s)
 	require.Empty(t, r.runs("a"))
@@ -256,20 +235,12 @@ func TestGroupLimitBlocks(t *testing.T) {
 	b.groupLimit(1, 3)
 	r, s := newRoster(t), newStop()
 	ids := b.enqueue("a", 4)
-	w := &fifo.Worker{Client: b.client, Concurrency: 4, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-	w.HandleQueue("q", fifo.Queue{
-		OnGiveUp: fifo.BlockGroup,
-		Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
-	})
+	w := b.crowd(r, fifo.Queue{OnGiveUp: fifo.BlockGroup, MaxAttempts: 1}, s.handle)
 	b.run(w)
 	r.reach(t, "a", ids[:3]...)
 	blocks := func(id int64) {
 		t.Helper()
-		await(t, "the block", func() bool {
-			status, err := b.q.Group("a").Why(t.Context())
-			require.NoError(t, err)
-			return status.PauseJob == id
-		})
+		await(t, "the block", func() bool { return b.why("a").PauseJob == id })
 	}
 	s.of(ids[2]) <- errOnPurpose
 	blocks(ids[2])
@@ -278,14 +249,10 @@ func TestGroupLimitBlocks(t *testing.T) {
 	r.reach(t, "a")
 	await(t, "both to be recorded", func() bool { return w.Stats().Blocked == 2 }) // until then the second one runs
 	blocks(ids[2])
-	resume := func() {
-		t.Helper()
-		b.resumes(b.q.Group("a"))
-	}
-	resume()
+	b.resumes(b.q.Group("a"))
 	blocks(ids[1])
 	require.Equal(t, ids[:3], r.starts("a"))
-	resume()
+	b.resumes(b.q.Group("a"))
 	r.reach(t, "a", ids[1:]...)
 	for _, job := range b.jobs() {
 		require.Zero(t, job.Attempts)
@@ -298,7 +265,7 @@ func TestGroupLimitBlocks(t *testing.T) {
 	blocks(ids[1] + ids[2] - first)
 	require.Len(t, b.deadLetters(), 1)
 	require.Len(t, r.starts("a"), 6)
-	resume()
+	b.resumes(b.q.Group("a"))
 	close(s.all)
 	b.drained()
 }

@@ -47,9 +47,7 @@ func TestGroupLimit(t *testing.T) {
 func (b *bed) enqueue(group string, n int) (ids []int64) {
 	b.t.Helper()
 	for range n {
-		receipts, err := b.client.Enqueue(b.t.Context(), fifo.Message{Queue: "q", GroupID: group})
-		require.NoError(b.t, err)
-		ids = append(ids, receipts[0].ID)
+		ids = append(ids, b.receipts(fifo.Message{Queue: "q", GroupID: group})[0].ID)
 	}
 	return ids
 }
@@ -194,9 +192,8 @@ func TestGroupLimitLost(t *testing.T) {
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	b.run(b.crowd(r, fifo.Queue{}, h, watchful))
 	r.reach(t, "a", ids[:3]...)
-	a := b.q.Group("a")
-	_, _, err := a.Pause(t.Context(), "until all three have died: else the last may start while the first still run")
-	require.NoError(t, err)
+	a := b.q.Group("a") // paused until all three have died: else the last may start while the first still run
+	require.NoError(t, pausing(a.Pause(t.Context(), "")))
 	b.exec("SELECT pg_terminate_backend(a.pid, 10000) FROM pg_stat_activity a, pgfifo.attempt_marks m " +
 		"WHERE a.backend_xid = m.xid::xid")
 	b.resumes(a)

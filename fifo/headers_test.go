@@ -143,19 +143,17 @@ func TestHeadersByHand(t *testing.T) {
 // An Enqueue hook adds headers, and the caller's stay as they are.
 func TestHookSetsHeaders(t *testing.T) {
 	var settled []fifo.Headers
-	b := newBed(t, func(cfg *fifo.Config) {
-		cfg.Hooks = append(cfg.Hooks, fifo.Hooks{
-			Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
-				for i := range msgs {
-					msgs[i].Headers["traceparent"] = "hook"
-				}
-				return ctx, nil
-			},
-			Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
-				settled = append(settled, maps.Clone(job.Headers))
-			},
-		})
-	})
+	b := newBed(t, hooked(fifo.Hooks{
+		Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+			for i := range msgs {
+				msgs[i].Headers["traceparent"] = "hook"
+			}
+			return ctx, nil
+		},
+		Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+			settled = append(settled, maps.Clone(job.Headers))
+		},
+	}))
 	mine := fifo.Headers{"mine": "1"}
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "g", Headers: mine}, fifo.Message{Queue: "q", GroupID: "g"})
 	require.Equal(t, fifo.Headers{"mine": "1"}, mine)

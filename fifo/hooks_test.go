@@ -27,20 +27,16 @@ func TestPanicInAHook(t *testing.T) {
 	log := &logbook{}
 	b := newBed(t, func(cfg *fifo.Config) {
 		cfg.Logger = slog.New(log)
-		h := &cfg.Hooks[0]
-		h.Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+	}, hooked(fifo.Hooks{
+		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 			if job.Attempt() == 1 {
 				fail(job, "Job")
 			}
 			return ctx, func(error) { fail(job, "end of Job") }
-		}
-		settled := h.Settled
-		h.Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-			settled(ctx, job, outcome, err)
-			fail(job, "Settled")
-		}
-		h.Overdue = func(_ context.Context, job *fifo.Job, _ time.Duration, _ error) { fail(job, "Overdue") }
-	})
+		},
+		Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) { fail(job, "Settled") },
+		Overdue: func(_ context.Context, job *fifo.Job, _ time.Duration, _ error) { fail(job, "Overdue") },
+	}))
 	hooks := map[string]string{
 		"Job": "", "end of Job": "end of the Job hook", "Settled": "Settled", "Overdue": "Overdue",
 	}
@@ -86,9 +82,9 @@ func TestPanicInAHook(t *testing.T) {
 func TestPanicInTheJobHookIsRecorded(t *testing.T) { overLeases(t, testPanicInTheJobHookIsRecorded) }
 
 func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
-	b := by.on(newBed(t, func(c *fifo.Config) {
-		c.Hooks[0].Job = func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") }
-	}))
+	b := by.on(newBed(t, hooked(fifo.Hooks{
+		Job: func(context.Context, *fifo.Job) (context.Context, func(error)) { panic("a value") },
+	})))
 	b.send("g", nil)
 	b.work(b.worker(nop, func(w *fifo.Worker) { w.MaxAttempts = 1 }))
 	letter := only(t, b.deadLetters())
@@ -97,26 +93,30 @@ func testPanicInTheJobHookIsRecorded(t *testing.T, by lease) {
 	require.Contains(t, letter.Failures[0].Stack, "hooks_test.go")
 }
 
-// A panic before an enqueue is its error; one after it is logged, and the ids are returned.
+// A panic before an enqueue is its error, with which the hooks that began before it come to their end; one after it is
+// logged, and the ids are returned.
 func TestPanicInTheEnqueueHook(t *testing.T) {
 	log := &logbook{}
 	before, value := true, errors.New("a value")
-	b := newBed(t, func(c *fifo.Config) {
-		c.Logger = slog.New(log)
-		c.Hooks[0].Enqueue = func(ctx context.Context, _ []fifo.Message) (
-			context.Context, func([]fifo.Receipt, error),
-		) {
+	var ends []error
+	b := newBed(t, func(c *fifo.Config) { c.Logger = slog.New(log) }, hooked(fifo.Hooks{
+		Enqueue: func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
 			if before {
 				panic(value)
 			}
 			return ctx, func([]fifo.Receipt, error) { panic(value) }
-		}
-	})
+		},
+	}), hooked(fifo.Hooks{
+		Enqueue: func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+			return ctx, func(_ []fifo.Receipt, err error) { ends = append(ends, err) }
+		},
+	}))
 	msg := fifo.Message{Queue: "q", GroupID: "g"}
 	ids, err := b.client.Enqueue(t.Context(), msg)
 	require.ErrorIs(t, err, value)
 	require.ErrorAs(t, err, new(*fifo.PanicError))
 	require.Empty(t, ids)
+	require.Equal(t, []error{err}, ends)
 	require.Zero(t, b.count("jobs"))
 
 	before = false
@@ -134,27 +134,23 @@ func TestConnectionLostInAHook(t *testing.T) {
 	var first *fifo.Worker
 	var ids []int64
 	h, claims := newBlocking(), make(chan int64, 1)
-	b = newBed(t, func(cfg *fifo.Config) {
-		settled := cfg.Hooks[0].Settled
-		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-			settled(ctx, job, outcome, err)
-			if job.ID != ids[0] {
-				return
-			}
-			held := b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)
-			if len(held) == 0 || !strings.Contains(held[0].ApplicationName, "first") { // it is given back by now
-				claims <- 0
-				return
-			}
-			b.exec("SELECT pg_terminate_backend($1)", held[0].PID)
-			receive(t, h.started, "the start of the next job elsewhere")
-			await(t, "heartbeats behind the end of the session", func() bool {
-				return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
-					WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '1 s')`)
-			})
-			claims <- first.Stats().Claims
+	b = newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+		if job.ID != ids[0] {
+			return
 		}
-	})
+		held := b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)
+		if len(held) == 0 || !strings.Contains(held[0].ApplicationName, "first") { // it is given back by now
+			claims <- 0
+			return
+		}
+		b.exec("SELECT pg_terminate_backend($1)", held[0].PID)
+		receive(t, h.started, "the start of the next job elsewhere")
+		await(t, "heartbeats behind the end of the session", func() bool {
+			return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND xact_start < clock_timestamp() - interval '1 s')`)
+		})
+		claims <- first.Stats().Claims
+	}}))
 	ids = b.send("g", nil, nil)
 	quick := func(w *fifo.Worker) {
 		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
@@ -183,23 +179,21 @@ func testSettledHasTheJobHooksValues(t *testing.T, by lease) {
 	type key struct{}
 	seen := make(chan [2]int64, 100)
 	var names []string
-	b := newBed(t, func(cfg *fifo.Config) {
-		settled := cfg.Hooks[0].Settled
-		cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+	b := newBed(t, hooked(fifo.Hooks{
+		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 			return context.WithValue(ctx, key{}, job.ID), nil
-		}
-		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-			settled(ctx, job, outcome, err)
+		},
+		Settled: func(ctx context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
 			require.NoError(t, ctx.Err())
 			id, _ := ctx.Value(key{}).(int64)
 			seen <- [2]int64{job.ID, id}
-		}
-	})
+		},
+	}))
 	w := b.bare(nil)
 	for kind, batch := range oneAndBatches(3) {
 		batch.Handler = nop
 		w.HandleQueue(kind, batch)
-		batch.Handler, batch.BatchHandler = nil, func(context.Context, []*fifo.Job) error { return nil }
+		batch.Handler, batch.BatchHandler = nil, oneAfterTheOther(nop)
 		w.HandleQueue(kind+", slice", batch)
 		names = append(names, kind, kind+", slice")
 		for i := range 3 {
@@ -291,43 +285,21 @@ func TestHooksAreAList(t *testing.T) {
 	}, calls)
 }
 
-// The hooks that began before one that panics come to their end, with its error.
-func TestHooksBeforeOneThatPanics(t *testing.T) {
-	var ends []error
-	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = append(c.Hooks, fifo.Hooks{
-			Enqueue: func(ctx context.Context, _ []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
-				return ctx, func(_ []fifo.Receipt, err error) { ends = append(ends, err) }
-			},
-		}, fifo.Hooks{
-			Enqueue: func(context.Context, []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
-				panic(errOnPurpose)
-			},
-		})
-	})
-	_, err := b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: "g"})
-	require.ErrorIs(t, err, errOnPurpose)
-	require.Equal(t, []error{err}, ends)
-	require.Zero(t, b.count("jobs"))
-}
-
 func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 	type key struct{}
 	h := newStubborn()
 	seen := make(chan [3]any, 100)
-	b := newBed(t, func(cfg *fifo.Config) {
-		cfg.Hooks[0].Job = func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
+	b := newBed(t, hooked(fifo.Hooks{
+		Job: func(ctx context.Context, job *fifo.Job) (context.Context, func(error)) {
 			if job.GroupID == "in the hook" {
 				_ = h.handle(ctx, job)
 			}
 			return context.WithValue(ctx, key{}, job.ID), nil
-		}
-		settled := cfg.Hooks[0].Settled
-		cfg.Hooks[0].Settled = func(ctx context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
-			settled(ctx, job, outcome, err)
+		},
+		Settled: func(ctx context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
 			seen <- [3]any{job.ID, ctx.Value(key{}), ctx.Err()}
-		}
-	})
+		},
+	}))
 	w := &fifo.Worker{Client: b.client, Concurrency: 4, DrainTimeout: -1, AbandonAfter: 20 * time.Millisecond}
 	var want []any
 	for _, jobs := range []int{1, 2} {
