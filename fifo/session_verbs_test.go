@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -121,55 +120,43 @@ func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 // A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
 // the lock. So it is if the queue has been given the lease by then.
 func TestVerbsLookBehindTheLock(t *testing.T) {
-	t.Parallel()
-	const gate = 7
-	for file, args := range map[string][]any{
-		"lock_job": {}, "purge": {}, "move": {"elsewhere", nil, false},
-	} {
-		for _, meanwhile := range []bool{false, true} {
-			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
-				b := newBed(t)
-				if !meanwhile {
-					bySession.on(b)
-				}
-				b.plant("q", 1, "g")
-				before := b.jobs()
-				args := append([]any{"q", "g", before[0].ID}, args...)
-				if file == "purge" || file == "move" {
-					args = append(args[:2:2], args[3:]...)
-				}
-				sql, err := os.ReadFile("sql/" + file + ".sql")
-				require.NoError(t, err)
-				waits := pgtest.Mutate(t, string(sql), "WHERE j.queue = $1",
-					fmt.Sprintf("WHERE pg_advisory_xact_lock_shared(%d) IS NOT NULL AND j.queue = $1", gate))
-				holder := pgtest.Conn(t, b.url)
-				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_lock($1)", gate)
-				require.NoError(t, err)
-				verb, ended := pgtest.Conn(t, b.url), make(chan error, 1)
-				tag := pgconn.CommandTag{}
-				go func() {
-					var err error
-					tag, err = verb.Exec(context.WithoutCancel(t.Context()), waits, args...)
-					ended <- err
-				}()
-				await(t, "the verb to begin", func() bool {
-					return query[bool](b, "SELECT cardinality(pg_blocking_pids($1)) > 0", verb.PgConn().PID())
-				})
-				if meanwhile {
-					bySession.on(b)
-				}
-				b.kept("g", before[0].ID)
-				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate)
-				require.NoError(t, err)
-				require.NoError(t, receive(t, ended, "the verb"))
-				if file != "purge" { // which answers with a number
-					require.Zero(t, tag.RowsAffected())
-				}
-				require.Equal(t, before, b.jobs())
-				require.Empty(t, b.deadLetters())
+	pgtest.OverNamed(t, map[string][]any{
+		"lock_job": {"q", "g", int64(1)}, "purge": {"q", "g"}, "move": {"q", "g", "elsewhere", nil, false},
+	}, func(t *testing.T, file string, args []any) {
+		pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, meanwhile bool) {
+			b := newBed(t)
+			if !meanwhile {
+				bySession.on(b)
+			}
+			b.plant("q", 1, "g")
+			before := b.jobs()
+			require.Equal(t, int64(1), before[0].ID)
+			sql, err := os.ReadFile("sql/" + file + ".sql")
+			require.NoError(t, err)
+			waits := pgtest.Mutate(t, string(sql), "WHERE j.queue = $1",
+				"WHERE pg_advisory_xact_lock_shared(7) IS NOT NULL AND j.queue = $1")
+			gate := b.beginWith("SELECT pg_advisory_xact_lock(7)")
+			verb, tag := pgtest.Conn(t, b.url), pgconn.CommandTag{}
+			ended := beside(func() (err error) {
+				tag, err = verb.Exec(context.WithoutCancel(t.Context()), waits, args...)
+				return err
 			})
-		}
-	}
+			await(t, "the verb to begin", func() bool {
+				return query[bool](b, "SELECT cardinality(pg_blocking_pids($1)) > 0", verb.PgConn().PID())
+			})
+			if meanwhile {
+				bySession.on(b)
+			}
+			b.kept("g", before[0].ID)
+			require.NoError(t, gate.Rollback(t.Context()))
+			require.NoError(t, receive(t, ended, "the verb"))
+			if file != "purge" { // which answers with a number
+				require.Zero(t, tag.RowsAffected())
+			}
+			require.Equal(t, before, b.jobs())
+			require.Empty(t, b.deadLetters())
+		})
+	})
 }
 
 // A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
@@ -189,9 +176,7 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		pgErr := (*pgconn.PgError)(nil)
-		require.ErrorAs(t, err, &pgErr)
-		require.Equal(t, "0A000", pgErr.Code)
+		require.ErrorContains(t, err, "0A000")
 	}
 }
 
@@ -217,10 +202,9 @@ func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			got := b.all(tx, job.ID, func(name string, err error) {
+			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
 				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-			})
-			require.Equal(t, []int{1, 1, 1, 1}, got)
+			}))
 			if !taken {
 				return tx.Rollback(ctx)
 			}
@@ -263,14 +247,11 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 	ctx := context.Background()
 	verbs := map[string]func(g fifo.Scope, id int64) (int, error){
-		"move":   func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
-		"purge":  func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
-		"bury":   func(g fifo.Scope, id int64) (int, error) { return 0, g.Bury(ctx, id, "of no use") },
-		"delete": func(g fifo.Scope, id int64) (int, error) { return 0, g.Delete(ctx, id) },
-		"retry":  func(g fifo.Scope, id int64) (int, error) { return 0, g.RetryNow(ctx, id) },
-		"edit": func(g fifo.Scope, id int64) (int, error) {
-			return 0, g.Edit(ctx, id, func(job *fifo.Job) error { job.Payload = nil; return nil })
-		},
+		"move":  func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
+		"purge": func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
+	}
+	for name, verb := range oneJob {
+		verbs[name] = func(g fifo.Scope, id int64) (int, error) { return 0, verb(ctx, g, id) }
 	}
 	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, limit int) {
 		b := newList(t)
