@@ -252,8 +252,6 @@ func TestRunAtInAHandler(t *testing.T) {
 			}
 			return nil
 		}))
-		b.ledger.mu.Lock()
-		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts {
 			require.Equal(t, everyHeader(), job.Headers)
 			switch {

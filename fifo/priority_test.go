@@ -92,8 +92,6 @@ func TestPriorityLeavesAPart(t *testing.T) {
 			SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
 		b.work(b.each(batch, nop))
 		low := 0
-		b.ledger.mu.Lock()
-		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts[:200] {
 			if job.Priority == 0 {
 				low++

@@ -69,38 +69,6 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 	return taken
 }
 
-// A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
-// is. The job ends although the operator's transaction is open.
-func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
-	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
-		b := bySession.on(newBed(t))
-		ids := b.send("g", "one", "two")
-		h := newBlocking()
-		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if taken {
-				if _, err := job.PgxTx(ctx); err != nil {
-					return err
-				}
-			}
-			return h.handle(ctx, job)
-		}))
-		receive(t, h.started, "the head")
-		tx := b.begin()
-		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
-			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-			require.ErrorContains(t, err, " runs since ", name)
-		}))
-		n, err := b.q.InPgx(tx).Purge(promptly(t))
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		close(h.release)
-		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
-		require.NoError(t, tx.Rollback(t.Context()))
-		b.drained()
-		require.Equal(t, ids, b.ledger.order())
-	})
-}
-
 // What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, dead bool) {

@@ -27,34 +27,52 @@ var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
 	},
 }
 
-// A job that runs is not touched, and not waited for; what is not there is told.
-func TestVerbsPassOverARunningJob(t *testing.T) {
-	b := newBed(t)
-	ids := b.send("g", "one", "two")
-	h := newBlocking()
-	b.run(b.worker(h.handle, oneLane))
-	receive(t, h.started, "the head")
-	b.plant("q", 1, "dead")
-	dead := b.why("dead").HeadID
-	require.NoError(t, b.q.Bury(t.Context(), dead, ""))
-	for name, verb := range oneJob {
-		err := verb(promptly(t), b.q, ids[0])
-		require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-		require.ErrorContains(t, err, "cannot "+name+" it: job ")
-		require.ErrorContains(t, err, " runs since ")
-		require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
-		require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
-		err = verb(promptly(t), b.q, dead)
-		require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
-		require.ErrorContains(t, err, "is a dead letter since")
-	}
-	jobs := b.jobs()
-	require.Len(t, jobs, 2)
-	require.Equal(t, "one", string(jobs[0].Payload))
-	require.Zero(t, jobs[0].RunAt)
-	close(h.release)
-	b.drained()
-	require.Equal(t, ids, b.ledger.order())
+// A job that runs is not touched, and not waited for, whether its handler has the job's transaction or not. What waits
+// behind it is, and what is not there is told. The job ends although the operator's transaction is open.
+func TestVerbsPassOverARunningJob(t *testing.T) { overLeases(t, testVerbsPassOverARunningJob) }
+
+func testVerbsPassOverARunningJob(t *testing.T, by lease) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := by.on(newBed(t))
+		ids := b.send("g", "one", "two")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if taken {
+				if _, err := job.PgxTx(ctx); err != nil {
+					return err
+				}
+			}
+			return h.handle(ctx, job)
+		}, oneLane))
+		receive(t, h.started, "the head")
+		before := b.jobs()
+		tx := b.begin()
+		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
+			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			require.ErrorContains(t, err, "cannot "+name+" it: job ")
+			require.ErrorContains(t, err, " runs since ")
+		}))
+		b.plant("q", 1, "dead")
+		dead := b.why("dead").HeadID
+		require.NoError(t, b.q.Bury(t.Context(), dead, ""))
+		for name, verb := range oneJob {
+			require.ErrorIs(t, verb(promptly(t), b.q, ids[0]), fifo.ErrJobHeld, name)
+			require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
+			require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
+			err := verb(promptly(t), b.q, dead)
+			require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
+			require.ErrorContains(t, err, "is a dead letter since")
+		}
+		require.Equal(t, before, b.jobs())
+		n, err := b.q.InPgx(tx).Purge(promptly(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		close(h.release)
+		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
+		require.NoError(t, tx.Rollback(t.Context()))
+		b.drained()
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // A job that backs off runs at once when it is told to, with its attempts, also by a worker that would not look for an
