@@ -104,36 +104,31 @@ func TestTxIsOfTheClientsDB(t *testing.T) {
 	require.Contains(t, queries, "after DELETE FROM items WHERE id = 3")
 }
 
-// A bound of database/sql would have handlers wait for each other for ever: there is an error instead.
-func TestTxOfABoundedDB(t *testing.T) {
-	b := newBed(t)
-	b.client.DB().SetMaxOpenConns(1)
-	b.send("g", nil)
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		return fifo.DeadLetter(second(job.Tx(ctx)))
-	}))
-	require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxOpenConns")
-}
-
-// A connection that database/sql keeps would be taken for the job's: there is an error instead, and nothing that the
-// handler writes is committed. Not even if a query hook asks the DB for another connection.
-func TestTxOfADBWithIdleConnections(t *testing.T) {
-	where := map[string]bool{"alone": false, "with a hook that asks the DB": true}
-	pgtest.OverAll(t, where, func(t *testing.T, hooked bool) {
+// A bound of database/sql would have handlers wait for each other for ever, and a connection that it keeps would be taken
+// for the job's: there is an error instead, and nothing that the handler writes is committed. Not even if a query hook
+// asks the DB for another connection.
+func TestTxOfADBThatIsSet(t *testing.T) {
+	const hooked = "idle, and a hook asks the DB"
+	pgtest.OverNamed(t, map[string]string{
+		"bounded": "SetMaxOpenConns", "idle": "SetMaxIdleConns", hooked: "SetMaxIdleConns",
+	}, func(t *testing.T, name, says string) {
 		b := newEffects(t)
 		var errs <-chan error
-		if hooked {
+		if name == hooked {
 			errs = b.meddle(false)
 		}
-		b.client.DB().SetMaxIdleConns(1)
-		_, err := b.client.DB().ExecContext(t.Context(), "SELECT 1") // now one is idle
-		require.NoError(t, err)
+		if name == "bounded" {
+			b.client.DB().SetMaxOpenConns(1)
+		} else {
+			b.client.DB().SetMaxIdleConns(1)
+			require.NoError(t, second(b.client.DB().ExecContext(t.Context(), "SELECT 1"))) // now one is idle
+		}
 		b.send("g", nil)
 		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 			err := bunExec(ctx, job, "INSERT INTO effects VALUES (1)")
 			return fifo.DeadLetter(cmp.Or(err, errOnPurpose))
 		}))
-		require.Contains(t, b.deadLetters()[0].Failures[0].Error, "SetMaxIdleConns")
+		require.Contains(t, b.deadLetters()[0].Failures[0].Error, says)
 		require.Empty(t, errs)
 		require.Empty(t, b.effects())
 	})

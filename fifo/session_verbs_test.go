@@ -148,42 +148,6 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 	}
 }
 
-// A job runs, also for what its own handler does in the job's transaction, or beside it.
-func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
-	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
-		b := bySession.on(newList(t))
-		ids := b.send("g", "calls", "waits")
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID != ids[0] {
-				return note(ctx, job)
-			}
-			var tx pgx.Tx
-			var err error
-			if taken {
-				if err := note(ctx, job); err != nil {
-					return err
-				}
-				tx, err = job.PgxTx(ctx)
-			} else {
-				tx, err = b.pool.Begin(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
-				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-			}))
-			if !taken {
-				return tx.Rollback(ctx)
-			}
-			return nil
-		}))
-		require.Equal(t, ids, b.ledger.order())
-		want := map[bool]int{true: 2, false: 1}[taken]
-		require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
-	})
-}
-
 // A job that a session runs, or has died with, keeps its payload.
 func TestReplaceWhatASessionRuns(t *testing.T) {
 	b := bySession.on(newBed(t))
@@ -212,44 +176,64 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 	require.Empty(t, b.deadLetters())
 }
 
+// A job runs, also for what its own handler does in the job's transaction, or beside it.
 func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
-	ctx := context.Background()
-	verbs := map[string]func(g fifo.Scope, id int64) (int, error){
-		"move":  func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
-		"purge": func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
+	type row struct {
+		settings fifo.Settings
+		beside   bool
 	}
-	for name, verb := range oneJob {
-		verbs[name] = func(g fifo.Scope, id int64) (int, error) { return 0, verb(ctx, g, id) }
-	}
-	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, limit int) {
+	session := fifo.Settings{SessionLease: true}
+	pgtest.OverAll(t, map[string]row{
+		"one": {}, "several": {fifo.Settings{GroupLimit: 2}, false}, "session": {session, false},
+		"beside the job of a session": {session, true},
+	}, func(t *testing.T, x row) {
 		b := newList(t)
-		require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
-		n := make(map[string]int)
+		require.NoError(t, b.q.Configure(t.Context(), x.settings))
 		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if err := note(ctx, job); err != nil || string(job.Payload) != "calls" {
+			name := string(job.Payload)
+			if name == "waits" {
+				return note(ctx, job)
+			}
+			call := func(tx pgx.Tx) error {
+				require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
+					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+				}))
+				g, n, err := b.q.InPgx(tx).Group("g"), 1, error(nil)
+				switch name {
+				case "move":
+					n, err = g.Move(ctx, g.Group("h"))
+				case "purge":
+					n, err = g.Purge(ctx)
+				default:
+					require.ErrorIs(t, oneJob[name](ctx, g, job.ID), fifo.ErrJobHeld)
+				}
+				require.Equal(t, 1, n, name)
 				return err
 			}
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
+			if x.beside {
+				return pgx.BeginFunc(ctx, b.pool, call)
 			}
-			name := job.GroupID
-			n[name], err = verbs[name](b.q.InPgx(tx).Group(name), job.ID)
-			if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
-				n[name], err = 1, nil
-			}
-			return err
+			return errors.Join(note(ctx, job), withPgx(func(_ context.Context, _ *fifo.Job, tx pgx.Tx) error {
+				return call(tx)
+			})(ctx, job))
 		}, oneLane))
-		for name := range verbs {
-			ids := b.send(name, "calls", "waits")
+		for _, name := range []string{"move", "purge", "retry", "delete", "bury", "edit"} {
+			ids := b.send("g", name, "waits")
 			b.drained()
-			b.ends(name, 1)
-			require.Equal(t, 1, n[name], name)
+			want := 2
+			if name == "purge" {
+				want--
+			}
+			if x.beside {
+				want--
+			}
+			require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"), name)
 			require.Empty(t, b.deadLetters(), name)
-			done := map[bool]int{true: 1, false: 2}[name == "purge"]
-			require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"), name)
 			b.exec("DELETE FROM list")
 			b.ledger.sent = ids[:1]
+		}
+		for _, err := range b.ledger.errs() {
+			require.NoError(t, err)
 		}
 	})
 }
@@ -259,19 +243,17 @@ func TestReplaceTheJobThatCalls(t *testing.T) {
 	b := newBed(t)
 	b.send("h", make([]any, tuning.Many)...) // the first jobs of a lane are marked
 	replaced := make(chan bool, 1)
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.GroupID == "h" {
-			return nil
-		}
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
+	enqueue := withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 		got, err := b.client.EnqueuePgxTx(ctx, tx, newer("g", "a", "newer"))
 		replaced <- err == nil && got[0].Replaced
 		return err
-	}, oneLane)
-	r := b.run(w)
+	})
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "h" {
+			return nil
+		}
+		return enqueue(ctx, job)
+	}, oneLane))
 	b.drained()
 	b.sendAll(newer("g", "a", "older"))
 	r.finish()

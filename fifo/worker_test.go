@@ -18,11 +18,16 @@ import (
 
 func TestInvalidWorker(t *testing.T) {
 	b := newBed(t)
+	b.send("g", nil)
 	for name, x := range map[string]struct {
 		edit func(w *fifo.Worker)
 		text string
 	}{
-		"client":        {func(w *fifo.Worker) { w.Client = nil }, "Client"},
+		"client": {func(w *fifo.Worker) { w.Client = nil }, "Client is nil"},
+		"closed client": {func(w *fifo.Worker) {
+			w.Client = b.open(b.pool)
+			require.NoError(t, w.Client.Close())
+		}, "Client is closed"}, // its handlers would have no transaction, and their jobs would use up their attempts
 		"concurrency":   {func(w *fifo.Worker) { w.Concurrency = -1 }, "Concurrency -1"},
 		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, "Name"},
 		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, "Name"},
@@ -41,6 +46,7 @@ func TestInvalidWorker(t *testing.T) {
 	w := &fifo.Worker{Client: b.client}
 	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrNoHandler)
 	require.ErrorIs(t, second(w.RunOne(t.Context())), fifo.ErrNoHandler)
+	require.Equal(t, 1, b.count("jobs"))
 }
 
 // A database in which something is missing is found before a handler runs.
@@ -106,18 +112,6 @@ func TestHandlePanics(t *testing.T) {
 	} {
 		require.Panics(t, func() { w.HandleQueue(name, bad) }, name)
 	}
-}
-
-// Handlers of a closed client would have no transaction, and their jobs would use up their attempts.
-func TestRunOfAClosedClient(t *testing.T) {
-	b := newBed(t)
-	b.send("g", "a")
-	w := b.worker(nop)
-	w.Client = b.open(b.pool)
-	require.NoError(t, w.Client.Close())
-	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrInvalidWorker)
-	require.ErrorIs(t, second(w.RunOne(t.Context())), fifo.ErrInvalidWorker)
-	require.Equal(t, 1, b.count("jobs"))
 }
 
 func TestErrRunning(t *testing.T) {
