@@ -104,9 +104,9 @@ func TestTxIsOfTheClientsDB(t *testing.T) {
 	require.Contains(t, queries, "after DELETE FROM items WHERE id = 3")
 }
 
-// A bound of database/sql would have handlers wait for each other for ever, and a connection that it keeps would be taken
-// for the job's: there is an error instead, and nothing that the handler writes is committed. Not even if a query hook
-// asks the DB for another connection.
+// A bound of database/sql would have handlers wait for each other for ever, and a connection that it keeps would be
+// taken for the job's: there is an error instead, and nothing that the handler writes is committed. Not even if a query
+// hook asks the DB for another connection.
 func TestTxOfADBThatIsSet(t *testing.T) {
 	const hooked = "idle, and a hook asks the DB"
 	pgtest.OverNamed(t, map[string]string{

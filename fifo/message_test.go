@@ -134,8 +134,10 @@ func TestInvalidMessage(t *testing.T) {
 		"Queue":            {{Queue: strings.Repeat("q", 129), GroupID: "g"}, {Queue: "a\nb", GroupID: "g"}},
 		"GroupID is empty": {{Queue: "q"}},
 		"GroupID": {
-			{Queue: "q", GroupID: strings.Repeat("ü", 64) + "x"}, {Queue: "q", GroupID: "a\x00"},
-			{Queue: "q", GroupID: "\xed\xa0\x80"}, {Queue: "q", GroupID: "a\u200b"},
+			{Queue: "q", GroupID: strings.Repeat("ü", 64) + "x"},
+			{Queue: "q", GroupID: "a\x00"},
+			{Queue: "q", GroupID: "\xed\xa0\x80"},
+			{Queue: "q", GroupID: "a\u200b"},
 		},
 		"DedupID": {deduped("g", "a\n"), deduped("g", strings.Repeat("d", 129))},
 	} {
@@ -150,12 +152,15 @@ func TestInvalidMessage(t *testing.T) {
 		"GroupID":     {{Ungrouped: true}},
 		"DedupID":     {{Replace: true}},
 		"RunAt": {
-			{Delay: 1, RunAt: time.Now()}, {RunAt: time.Now().Add(fifo.MaxDelay + time.Hour)},
+			{Delay: 1, RunAt: time.Now()},
+			{RunAt: time.Now().Add(fifo.MaxDelay + time.Hour)},
 			{RunAt: time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)}, // it never comes
 		},
 		"eader": {
-			{Headers: fifo.Headers{"": "v"}}, {Headers: fifo.Headers{strings.Repeat("n", 129): ""}},
-			{Headers: fifo.Headers{"\xff": ""}}, {Headers: fifo.Headers{"a\x00": ""}},
+			{Headers: fifo.Headers{"": "v"}},
+			{Headers: fifo.Headers{strings.Repeat("n", 129): ""}},
+			{Headers: fifo.Headers{"\xff": ""}},
+			{Headers: fifo.Headers{"a\x00": ""}},
 			{Headers: fifo.Headers{"a\nb": ""}},
 		},
 		"Payload":                    {{Payload: make(chan int)}},
