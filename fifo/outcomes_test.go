@@ -90,56 +90,53 @@ func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		handler fifo.Handler
 		limit   int // of the message
-		kinds   []string
+		times   int
+		kind    string
 		text    string
 		dead    bool
 	}{
-		"once":           {failing(1, plain), 0, []string{"error"}, "plain", false},
-		"twice":          {failing(2, plain), 0, []string{"error", "error"}, "plain", false},
-		"used up":        {failing(99, plain), 0, []string{"error", "error", "error"}, "plain", true},
-		"message's less": {failing(99, plain), 1, []string{"error"}, "plain", true},
-		"message's more": {failing(4, plain), 5, []string{"error", "error", "error", "error"}, "plain", false},
-		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, []string{"error"}, "plain", true},
+		"once":           {failing(1, plain), 0, 1, "error", "plain", false},
+		"twice":          {failing(2, plain), 0, 2, "error", "plain", false},
+		"used up":        {failing(99, plain), 0, 3, "error", "plain", true},
+		"message's less": {failing(99, plain), 1, 1, "error", "plain", true},
+		"message's more": {failing(4, plain), 5, 4, "error", "plain", false},
+		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, 1, "error", "plain", true},
 		"dead, wrapped": {
-			failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, []string{"error"}, "x: plain", true,
+			failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, 1, "error", "x: plain", true,
 		},
-		"dead, no error":      {failing(99, fifo.DeadLetter(nil)), 9, []string{"error"}, "given up", true},
-		"later":               {failing(1, fifo.RetryAfter(0, nil)), 0, []string{"error"}, "retry later", false},
-		"less than now":       {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, []string{"error"}, "plain", false},
-		"nanosecond":          {failing(1, fifo.RetryAfter(1, plain)), 0, []string{"error"}, "plain", false},
-		"nil pointer":         {failing(1, odd), 0, []string{"panic"}, "nil pointer", false},
-		"panic":               {panicking(1, "a value"), 0, []string{"panic"}, "handler panicked: a value", false},
-		"panic with an error": {panicking(1, plain), 1, []string{"panic"}, "fifo: handler panicked: plain", true},
+		"dead, no error":      {failing(99, fifo.DeadLetter(nil)), 9, 1, "error", "given up", true},
+		"later":               {failing(1, fifo.RetryAfter(0, nil)), 0, 1, "error", "retry later", false},
+		"less than now":       {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, 1, "error", "plain", false},
+		"nanosecond":          {failing(1, fifo.RetryAfter(1, plain)), 0, 1, "error", "plain", false},
+		"nil pointer":         {failing(1, odd), 0, 1, "panic", "nil pointer", false},
+		"panic":               {panicking(1, "a value"), 0, 1, "panic", "fifo: handler panicked: a value", false},
+		"panic with an error": {panicking(1, plain), 1, 1, "panic", "fifo: handler panicked: plain", true},
 		"panic with a nil pointer": {
-			panicking(1, odd), 1,
-			[]string{"panic"},
-			"fifo: handler panicked: *fifo_test.oddError, whose methods panic", true,
+			panicking(1, odd), 1, 1, "panic", "fifo: handler panicked: *fifo_test.oddError, whose methods panic", true,
 		},
 		"panic in a panic": {
-			panicking(1, endless{}), 1,
-			[]string{"panic"},
-			"fifo: handler panicked: fifo_test.endless, whose methods panic", true,
+			panicking(1, endless{}), 1, 1, "panic", "handler panicked: fifo_test.endless, whose methods panic", true,
 		},
-		"nil pointer, wrapped": {failing(1, fmt.Errorf("x: %w", odd)), 0, []string{"panic"}, "nil pointer", false},
-		"exit in an error":     {failing(1, exits{}), 0, []string{"panic"}, "exited", false},
-		"panic with nil":       {panicking(1, nil), 0, []string{"panic"}, "nil", false},
+		"nil pointer, wrapped": {failing(1, fmt.Errorf("x: %w", odd)), 0, 1, "panic", "nil pointer", false},
+		"exit in an error":     {failing(1, exits{}), 0, 1, "panic", "exited", false},
+		"panic with nil":       {panicking(1, nil), 0, 1, "panic", "nil", false},
 		"exit": {func(_ context.Context, job *fifo.Job) error {
 			if job.Attempt() < 3 { // more often than the worker has lanes
 				runtime.Goexit()
 			}
 			return nil
-		}, 0, []string{"panic", "panic"}, "exited", false},
-		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, []string{"error"}, "", true},
-		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
-		"snooze in a panic":       {panicking(9, fifo.Snooze(time.Hour, nil)), 2, []string{"panic", "panic"}, "", true},
+		}, 0, 2, "panic", "exited", false},
+		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, 1, "error", "", true},
+		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, 1, "error", "", true},
+		"snooze in a panic":       {panicking(9, fifo.Snooze(time.Hour, nil)), 2, 2, "panic", "", true},
 		"unavailable in a dead letter": {
-			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, []string{"error"}, "", true,
+			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, 1, "error", "", true,
 		},
-		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
-		"unavailable in a panic": {panicking(9, fifo.Unavailable(nil)), 2, []string{"panic", "panic"}, "", true},
+		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, 1, "error", "", true},
+		"unavailable in a panic": {panicking(9, fifo.Unavailable(nil)), 2, 2, "panic", "", true},
 		"runtime error": {func(_ context.Context, job *fifo.Job) error {
 			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
-		}, 1, []string{"panic"}, "index out of range", true},
+		}, 1, 1, "panic", "index out of range", true},
 	}
 	b := newBed(t)
 	b.exec(`CREATE TABLE history (n serial, id bigint, failures jsonb);
@@ -168,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 			outcomes, errs, order := b.ledger.of(name)
 			var want []fifo.Outcome
 			var starts []int64
-			for range x.kinds {
+			for range x.times {
 				want, starts = append(want, fifo.Retried), append(starts, id)
 			}
 			if x.dead {
@@ -181,10 +178,10 @@ func TestOutcomes(t *testing.T) {
 
 			failures := query[[]fifo.Failure](b, "SELECT failures FROM history WHERE id = $1 ORDER BY n DESC LIMIT 1",
 				id)
-			require.Len(t, failures, len(x.kinds))
+			require.Len(t, failures, x.times)
 			for i, f := range failures {
 				require.Equal(t, i+1, f.Attempt)
-				require.Equal(t, x.kinds[i], f.Kind)
+				require.Equal(t, x.kind, f.Kind)
 				require.Contains(t, f.Error, x.text)
 				require.Contains(t, f.Worker, "pgfifo ")
 				require.Equal(t, f.Kind == fifo.KindPanic, f.Stack != "")
@@ -201,7 +198,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			require.Equal(t, id, letter.ID)
 			require.Equal(t, "x", string(letter.Payload))
-			require.Equal(t, len(x.kinds), letter.Attempts)
+			require.Equal(t, x.times, letter.Attempts)
 			require.Equal(t, failures, letter.Failures)
 		})
 	}
