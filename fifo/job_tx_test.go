@@ -2,11 +2,13 @@ package fifo_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -18,15 +20,25 @@ func TestNoJob(t *testing.T) {
 	listed := b.jobs()[0]
 	b.work(b.worker(nop))
 	for _, job := range []*fifo.Job{{}, &listed, b.ledger.starts[0], b.ledger.settled[0].job} {
-		_, err := job.Tx(t.Context())
-		require.ErrorIs(t, err, fifo.ErrNoJob)
-		_, err = job.SQLTx(t.Context())
-		require.ErrorIs(t, err, fifo.ErrNoJob)
-		_, err = job.PgxTx(t.Context())
-		require.ErrorIs(t, err, fifo.ErrNoJob)
-		_, err = job.Fence(t.Context())
-		require.ErrorIs(t, err, fifo.ErrNoJob)
+		require.ErrorIs(t, second(job.Tx(t.Context())), fifo.ErrNoJob)
+		require.ErrorIs(t, second(job.SQLTx(t.Context())), fifo.ErrNoJob)
+		require.ErrorIs(t, second(job.PgxTx(t.Context())), fifo.ErrNoJob)
+		require.ErrorIs(t, second(job.Fence(t.Context())), fifo.ErrNoJob)
 	}
+}
+
+// An sqlTx is what transactions of bun and of database/sql have in common.
+type sqlTx interface {
+	fifo.Tx
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// sqlTxOf returns the job's transaction of the one of the two that its group is called.
+func sqlTxOf(ctx context.Context, job *fifo.Job) (sqlTx, error) {
+	if job.GroupID == "bun" {
+		return job.Tx(ctx)
+	}
+	return job.SQLTx(ctx)
 }
 
 // A transaction that a handler kept is of no use once it has returned: neither while the same connection holds the next
@@ -35,42 +47,27 @@ func TestTxAfterTheJob(t *testing.T) { overLeases(t, testTxAfterTheJob) }
 
 func testTxAfterTheJob(t *testing.T, by lease) {
 	const insert = "INSERT INTO effects VALUES (1)"
-	type use = func(ctx context.Context) error
-	keep := map[string]func(ctx context.Context, job *fifo.Job) (use, error){
-		"bun": func(ctx context.Context, job *fifo.Job) (use, error) {
-			kept, err := job.Tx(ctx)
-			return func(ctx context.Context) error {
-				_, err := kept.ExecContext(ctx, insert)
-				return errors.Join(err, kept.Commit())
-			}, err
-		},
-		"pgx": func(ctx context.Context, job *fifo.Job) (use, error) {
-			kept, err := job.PgxTx(ctx)
-			return func(ctx context.Context) error {
-				_, err := kept.Exec(ctx, insert)
-				return err
-			}, err
-		},
-		"sql": func(ctx context.Context, job *fifo.Job) (use, error) {
-			kept, err := job.SQLTx(ctx)
-			return func(ctx context.Context) error {
-				_, err := kept.ExecContext(ctx, insert)
-				return errors.Join(err, kept.Commit())
-			}, err
-		},
-	}
 	b := by.on(newEffects(t))
-	var kept use
+	var kept func(ctx context.Context) error
 	var during error
-	b.run(b.worker(func(ctx context.Context, job *fifo.Job) (err error) {
-		if string(job.Payload) == "keeps" {
-			kept, err = keep[job.GroupID](ctx, job)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		switch {
+		case string(job.Payload) == "uses":
+			during = kept(ctx)
+		case job.GroupID == "pgx":
+			tx, err := job.PgxTx(ctx)
+			kept = func(ctx context.Context) error { return second(tx.Exec(ctx, insert)) }
+			return err
+		default:
+			tx, err := sqlTxOf(ctx, job)
+			kept = func(ctx context.Context) error {
+				return errors.Join(second(tx.ExecContext(ctx, insert)), tx.Commit())
+			}
 			return err
 		}
-		during = kept(ctx)
 		return nil
 	}, oneLane))
-	for kind := range keep {
+	for _, kind := range []string{"bun", "pgx", "sql"} {
 		b.send(kind, "keeps", "uses")
 		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded}, b.ends(kind, 2), kind)
 		require.Error(t, during, "%s, while the next job ran", kind)
@@ -108,54 +105,40 @@ func testEnqueueInJob(t *testing.T, by lease) {
 	require.Equal(t, []string{"child of attempt 2", "child of attempt 2", "child of attempt 2"}, children)
 }
 
-// enqueueIn enqueues in the job's transaction of the kind that its group is called.
+// enqueueIn enqueues in the job's transaction, with pgx unless its group is called otherwise.
 func (b *bed) enqueueIn(ctx context.Context, job *fifo.Job, m fifo.Message) error {
-	switch job.GroupID {
-	case "bun":
-		tx, err := job.Tx(ctx)
+	if job.GroupID == "bun" || job.GroupID == "sql" {
+		tx, err := sqlTxOf(ctx, job)
 		if err == nil {
 			_, err = b.client.EnqueueTx(ctx, tx, m)
-		}
-		return err
-	case "sql":
-		tx, err := job.SQLTx(ctx)
-		if err == nil {
-			_, err = b.client.EnqueueTx(ctx, tx, m)
-		}
-		return err
-	default:
-		tx, err := job.PgxTx(ctx)
-		if err == nil {
-			_, err = b.client.EnqueuePgxTx(ctx, tx, m)
 		}
 		return err
 	}
+	tx, err := job.PgxTx(ctx)
+	if err == nil {
+		_, err = b.client.EnqueuePgxTx(ctx, tx, m)
+	}
+	return err
 }
 
 // The transaction is READ COMMITTED and writable, whatever the database's default is, and the session's planner
 // settings are the database's, not those that the library makes for its own statements.
 func TestTxSettings(t *testing.T) {
 	b := newBed(t)
-	b.exec(`DO $$ BEGIN
-		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
-		EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database());
-	END $$`)
+	b.send("g", nil, nil)
+	b.isolate("serializable")
+	b.set("default_transaction_read_only = on")
 	settings := []string{
 		"transaction_isolation", "transaction_read_only", "enable_seqscan", "enable_bitmapscan", "enable_sort",
 		"enable_hashjoin", "enable_mergejoin", "plan_cache_mode",
 	}
-	b.send("g", nil, nil)
 	var got [][]string
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
+	b.work(b.worker(withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 		var list []string
-		err = tx.QueryRow(ctx, "SELECT array_agg(current_setting(s)) FROM unnest($1::text[]) s", settings).Scan(&list)
+		err := tx.QueryRow(ctx, "SELECT array_agg(current_setting(s)) FROM unnest($1::text[]) s", settings).Scan(&list)
 		got = append(got, list)
 		return err
-	}, oneLane))
+	}), oneLane))
 	want := []string{"read committed", "off", "on", "on", "on", "on", "on", "auto"}
 	require.Equal(t, [][]string{want, want}, got)
 }
@@ -172,14 +155,8 @@ func TestSavepointIsLazy(t *testing.T) {
 				return err
 			}
 		}
-		held, err := b.q.Groups(ctx, fifo.Page{}, fifo.Held)
-		if err != nil || len(held) != 1 {
-			return fmt.Errorf("%d held: %w", len(held), errors.Join(err, errOnPurpose))
-		}
-		var sql string
-		err = b.pool.QueryRow(ctx, "SELECT query FROM pg_stat_activity WHERE pid = $1", held[0].PID).Scan(&sql)
-		last[string(job.Payload)] = sql
-		return err
+		last[string(job.Payload)] = query[string](b, "SELECT query FROM pg_stat_activity WHERE pid = $1", b.holder("g"))
+		return nil
 	}, oneLane))
 	require.Contains(t, last["asks"], "SAVEPOINT")
 	require.NotContains(t, last["asks not"], "SAVEPOINT")

@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -79,10 +80,8 @@ func (l *ledger) settle(_ context.Context, job *fifo.Job, outcome fifo.Outcome, 
 	if outcome != fifo.Succeeded {
 		return
 	}
-	for _, id := range l.done {
-		if id == job.ID {
-			l.fault("%v: job %d succeeded twice", job.Group(), job.ID)
-		}
+	if slices.Contains(l.done, job.ID) {
+		l.fault("%v: job %d succeeded twice", job.Group(), job.ID)
 	}
 	l.done = append(l.done, job.ID)
 }

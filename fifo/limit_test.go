@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -60,11 +59,14 @@ func (b *bed) sendMany(queue string, groups, n int) []int64 {
 
 // gauged returns a worker that works q in five lanes, so much at a time.
 func (b *bed) gauged(g *gauge, batch fifo.Queue) *fifo.Worker {
-	w := &fifo.Worker{Client: b.client, PollInterval: 100 * time.Millisecond}
-	b.by.atOnce(5)(w)
-	batch.Handler = b.ledger.record(g.handle)
-	w.HandleQueue("q", batch)
-	return w
+	return b.each(batch, g.handle, b.by.atOnce(5))
+}
+
+// gaugedBy returns a worker of eight lanes with another gauge at each time.
+func (b *bed) gaugedBy(now *atomic.Pointer[gauge]) *fifo.Worker {
+	return b.worker(func(ctx context.Context, job *fifo.Job) error {
+		return now.Load().handle(ctx, job)
+	}, b.by.atOnce(8))
 }
 
 // misses waits until the worker has claimed in vain so many times more.
@@ -138,11 +140,7 @@ func testLimitMadeBesideWorkers(t *testing.T, by lease) {
 	before, under := newGauge(), newGauge()
 	var now atomic.Pointer[gauge]
 	now.Store(before)
-	w := &fifo.Worker{Client: b.client, PollInterval: 100 * time.Millisecond}
-	by.atOnce(8)(w)
-	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
-		return now.Load().handle(ctx, job)
-	}))
+	w := b.gaugedBy(&now)
 	b.run(w)
 	before.reach(t, 8)
 	now.Store(under)
@@ -175,9 +173,9 @@ func TestLimitInATransaction(t *testing.T) {
 	marks := func() int { return query[int](b, "SELECT count(*) FROM pgfifo.pauses WHERE limited") }
 	err := b.client.InTx(t.Context(), func(tx pgx.Tx) error {
 		require.NoError(t, b.q.InPgx(tx).Configure(t.Context(), fifo.Settings{Limit: 2}))
-		return errors.New("undone")
+		return errOnPurpose
 	})
-	require.ErrorContains(t, err, "undone")
+	require.ErrorIs(t, err, errOnPurpose)
 	require.Zero(t, b.count("slots"))
 	require.Zero(t, marks())
 	b.limit(0, 2)
@@ -194,8 +192,7 @@ func TestLimitInATransaction(t *testing.T) {
 	tx := b.begin()
 	require.NoError(t, b.q.InPgx(tx).Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{Limit: 1}))
 	second := beside(func() error {
-		return b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1},
-			fifo.Settings{})
+		return b.q.Reconfigure(context.WithoutCancel(t.Context()), fifo.Settings{Limit: 1}, fifo.Settings{})
 	})
 	await(t, "the second to wait", func() bool {
 		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid')")
@@ -212,15 +209,11 @@ func TestLimitIsNoPause(t *testing.T) {
 	b.send("a", 1)
 	requirePaused := func(want bool) {
 		t.Helper()
-		pauses := b.pauses()
-		require.Equal(t, want, len(pauses) == 1)
-		list, err := b.q.Groups(t.Context(), fifo.Page{})
-		require.NoError(t, err)
-		require.Equal(t, want, list[0].Paused)
-		ran, err := b.worker(func(context.Context, *fifo.Job) error { return fifo.RetryAfter(0, errors.New("again")) },
-			func(w *fifo.Worker) { w.MaxAttempts = -1 }).RunOne(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, !want, ran)
+		require.Equal(t, want, len(b.pauses()) == 1)
+		require.Equal(t, want, b.groups(b.q, fifo.Page{})[0].Paused)
+		require.Equal(t, !want, b.runsOne(b.worker(failing(99, errOnPurpose), func(w *fifo.Worker) {
+			w.MaxAttempts = -1
+		})))
 	}
 	requirePaused(false)
 	require.False(t, b.resumes(b.q))
@@ -233,9 +226,7 @@ func TestLimitIsNoPause(t *testing.T) {
 
 	// RunOne finds nothing to do while the only slot is in use.
 	tx := b.beginWith("SELECT FROM pgfifo.slots FOR UPDATE")
-	ran, err := b.worker(func(context.Context, *fifo.Job) error { return nil }).RunOne(t.Context())
-	require.NoError(t, err)
-	require.False(t, ran)
+	require.False(t, b.runsOne(b.worker(nop)))
 	require.NoError(t, tx.Rollback(t.Context()))
 	requirePaused(false)
 }
@@ -245,11 +236,7 @@ func TestOverLimitAfterABusySpell(t *testing.T) {
 	b := newBed(t)
 	b.limit(0, 1)
 	var now atomic.Pointer[gauge]
-	w := &fifo.Worker{Client: b.client, Concurrency: 8, PollInterval: 100 * time.Millisecond}
-	w.Handle("q", b.ledger.record(func(ctx context.Context, job *fifo.Job) error {
-		return now.Load().handle(ctx, job)
-	}))
-	first, then := newGauge(), newGauge()
+	w, first, then := b.gaugedBy(&now), newGauge(), newGauge()
 	now.Store(first)
 	b.sendMany("q", 3, 1)
 	b.run(w)
@@ -287,8 +274,7 @@ func testWhyOverLimit(t *testing.T, by lease) {
 	status, err := elsewhere.Why(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, fifo.Due, status.State, "of a queue without a limit")
-	_, err = elsewhere.Purge(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, second(elsewhere.Purge(t.Context())))
 
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "second"})
 	g.reach(t, 2)

@@ -61,23 +61,19 @@ func TestMarkIsFoundByAll(t *testing.T) {
 	pgtest.OverAll(t, oneAndBatches(6), func(t *testing.T, batch fifo.Queue) {
 		b := newEffects(t)
 		b.ledger.overlaps = true
-		busy, gate := make(chan struct{}), make(chan struct{})
-		b.run(b.each(batch, func(_ context.Context, job *fifo.Job) error {
-			if job.GroupID == "gate" {
-				close(busy)
-				select {
-				case <-gate:
-				case <-t.Context().Done():
-				}
+		h := newBlocking()
+		b.run(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			if job.GroupID != "gate" {
+				return nil
 			}
-			return nil
+			return h.handle(ctx, job)
 		}, oneLane))
 		for range 12 {
 			b.send("warm", nil)
 			b.drained()
 		}
 		b.send("gate", nil)
-		receive(t, busy, "the gate")
+		receive(t, h.started, "the gate")
 
 		id := b.send("g", nil)[0]
 		ctx, stop := context.WithCancel(t.Context())
@@ -89,7 +85,7 @@ func TestMarkIsFoundByAll(t *testing.T) {
 		}, oneLane).Run(ctx))
 		b.exec("SELECT FROM pgfifo.jobs WHERE group_id = 'g' FOR UPDATE") // now its lock tells nothing
 		require.Zero(t, b.jobs()[0].Attempts, "nothing has counted it so far")
-		close(gate)
+		close(h.release)
 		b.drained()
 		b.ledger.mu.Lock()
 		defer b.ledger.mu.Unlock()
@@ -152,21 +148,15 @@ func testManyLostAtOnce(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.sendMany("q", n, 1)
-	started := make(chan struct{}, n)
-	ctx, die := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	w := b.worker(func(ctx context.Context, _ *fifo.Job) error {
-		started <- struct{}{}
-		<-ctx.Done()
-		return ctx.Err()
-	}, watchful, by.atOnce(n), func(w *fifo.Worker) { w.Name, w.DrainTimeout = "dies", -1 })
-	go func() { ended <- w.Run(ctx) }()
+	h := newBlocking()
+	r := b.run(b.worker(h.handle, watchful, by.atOnce(n), func(w *fifo.Worker) {
+		w.Name, w.DrainTimeout = "dies", -1
+	}))
 	for range n {
-		receive(t, started, "all handlers")
+		receive(t, h.started, "all handlers")
 	}
 	b.killAll("dies")
-	die()
-	require.NoError(t, receive(t, ended, "the end of Run"))
+	require.NoError(t, r.stop())
 	begin, next := time.Now(), b.worker(nop)
 	b.work(next)
 	require.Greater(t, next.Stats().Lost, int64(n/2))

@@ -80,11 +80,9 @@ func TestPayload(t *testing.T) {
 			b.sendAll(msg)
 			continue
 		}
-		tx, err := b.client.DB().BeginTx(t.Context(), nil) // the array literals of database/sql
-		require.NoError(t, err)
-		_, err = b.client.EnqueueTx(t.Context(), tx, msg)
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
+		p := producers["bun.Tx"](b) // the array literals of database/sql
+		p.send(msg)
+		require.NoError(t, p.commit())
 	}
 	for i, job := range b.jobs() {
 		same(t, i, want[i], string(job.Payload))
@@ -119,89 +117,73 @@ func TestInvalidMessage(t *testing.T) {
 		}}}
 	})
 	ok := fifo.Message{Queue: "q", GroupID: "g"}
-	for name, x := range map[string]struct {
-		edit  func(m *fifo.Message)
-		is    error
-		field string
-	}{
-		"no queue": {func(m *fifo.Message) { m.Queue = "" }, groups.ErrInvalidID, "Queue is empty"},
-		"long queue": {func(m *fifo.Message) {
-			m.Queue = strings.Repeat("q", 129)
-		}, groups.ErrInvalidID, "Queue"},
-		"queue control": {func(m *fifo.Message) { m.Queue = "a\nb" }, groups.ErrInvalidID, "Queue"},
-		"no group":      {func(m *fifo.Message) { m.GroupID = "" }, groups.ErrInvalidID, "GroupID is empty"},
-		"long group": {func(m *fifo.Message) {
-			m.GroupID = strings.Repeat("ü", 64) + "x"
-		}, groups.ErrInvalidID, "GroupID"},
-		"group NUL":         {func(m *fifo.Message) { m.GroupID = "a\x00" }, groups.ErrInvalidID, "GroupID"},
-		"group not UTF-8":   {func(m *fifo.Message) { m.GroupID = "\xed\xa0\x80" }, groups.ErrInvalidID, "GroupID"},
-		"group not printed": {func(m *fifo.Message) { m.GroupID = "a\u200b" }, groups.ErrInvalidID, "GroupID"},
-		"dedup control":     {func(m *fifo.Message) { m.DedupID = "a\n" }, groups.ErrInvalidID, "DedupID"},
-		"long dedup": {func(m *fifo.Message) {
-			m.DedupID = strings.Repeat("d", 129)
-		}, groups.ErrInvalidID, "DedupID"},
-		"negative delay":    {func(m *fifo.Message) { m.Delay = -1 }, fifo.ErrInvalidMessage, "Delay"},
-		"long delay":        {func(m *fifo.Message) { m.Delay = fifo.MaxDelay + 1 }, fifo.ErrInvalidMessage, "Delay"},
-		"negative attempts": {func(m *fifo.Message) { m.MaxAttempts = -1 }, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"attempts": {func(m *fifo.Message) {
-			m.MaxAttempts = math.MaxInt32 + 1
-		}, fifo.ErrInvalidMessage, "MaxAttempts"},
-		"priority": {func(m *fifo.Message) { m.Priority = -1 }, fifo.ErrInvalidMessage, "Priority"},
-		"high priority": {func(m *fifo.Message) {
-			m.Priority = fifo.MaxPriority + 1
-		}, fifo.ErrInvalidMessage, "Priority"},
-		"large priority":     {func(m *fifo.Message) { m.Priority = 1 << 40 }, fifo.ErrInvalidMessage, "Priority"},
-		"ungrouped, and not": {func(m *fifo.Message) { m.Ungrouped = true }, fifo.ErrInvalidMessage, "GroupID"},
-		"replaces nothing":   {func(m *fifo.Message) { m.Replace = true }, fifo.ErrInvalidMessage, "DedupID"},
-		"delay and time": {func(m *fifo.Message) {
-			m.Delay, m.RunAt = 1, time.Now()
-		}, fifo.ErrInvalidMessage, "RunAt"},
-		"time that is too far": {func(m *fifo.Message) {
-			m.RunAt = time.Now().Add(fifo.MaxDelay + time.Hour)
-		}, fifo.ErrInvalidMessage, "RunAt"},
-		"time that never comes": {func(m *fifo.Message) {
-			m.RunAt = time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)
-		}, fifo.ErrInvalidMessage, "RunAt"},
-		"header without a name": {func(m *fifo.Message) {
-			m.Headers = fifo.Headers{"": "v"}
-		}, fifo.ErrInvalidMessage, "eader"},
-		"header with a long name": {func(m *fifo.Message) {
-			m.Headers = fifo.Headers{strings.Repeat("n", 129): ""}
-		}, fifo.ErrInvalidMessage, "eader"},
-		"header whose name is no text": {func(m *fifo.Message) {
-			m.Headers = fifo.Headers{"\xff": ""}
-		}, fifo.ErrInvalidMessage, "eader"},
-		"header whose name has NUL": {func(m *fifo.Message) {
-			m.Headers = fifo.Headers{"a\x00": ""}
-		}, fifo.ErrInvalidMessage, "eader"},
-		"header whose name has two lines": {func(m *fifo.Message) {
-			m.Headers = fifo.Headers{"a\nb": ""}
-		}, fifo.ErrInvalidMessage, "eader"},
-		"channel":           {func(m *fifo.Message) { m.Payload = make(chan int) }, fifo.ErrInvalidMessage, "Payload"},
-		"own encoder":       {func(m *fifo.Message) { m.Payload = broken{} }, errBroken, "Payload"},
-		"panicking encoder": {func(m *fifo.Message) { m.Payload = panics{} }, errBroken, "does not encode"},
-		"reader": {func(m *fifo.Message) {
-			m.Payload = bytes.NewBufferString("pay a 100")
-		}, fifo.ErrInvalidMessage, "Payload is a *bytes.Buffer"},
-		"error":  {func(m *fifo.Message) { m.Payload = errOnPurpose }, fifo.ErrInvalidMessage, "*errors.errorString"},
-		"hidden": {func(m *fifo.Message) { m.Payload = mute{"a", 1} }, fifo.ErrInvalidMessage, "sees no field"},
-		"large bytes": {func(m *fifo.Message) {
-			m.Payload = make([]byte, fifo.MaxPayloadBytes+1)
-		}, fifo.ErrPayloadTooLarge, "Payload"},
-		"large JSON": {func(m *fifo.Message) { // the quotes do it
-			m.Payload = parcel{strings.Repeat("x", fifo.MaxPayloadBytes)}
-		}, fifo.ErrPayloadTooLarge, "Payload"},
-	} {
-		bad := ok
-		x.edit(&bad)
+	refused := func(bad fifo.Message, is error, says string) {
+		t.Helper()
+		what := fmt.Sprintf("%.200s", fmt.Sprint(bad))
 		ids, err := c.Enqueue(t.Context(), ok, bad, ok)
-		require.Nil(t, ids, name)
-		require.ErrorIs(t, err, fifo.ErrInvalidMessage, name)
-		require.ErrorIs(t, err, x.is, name)
-		require.Equal(t, err, told, name)
-		require.ErrorContains(t, err, "message 2 of 3", name)
-		require.ErrorContains(t, err, x.field, name)
-		require.Equal(t, errors.Is(x.is, fifo.ErrPayloadTooLarge), errors.Is(err, fifo.ErrPayloadTooLarge), name)
+		require.Nil(t, ids, what)
+		require.ErrorIs(t, err, fifo.ErrInvalidMessage, what)
+		require.ErrorIs(t, err, is, what)
+		require.Equal(t, err, told, what)
+		require.ErrorContains(t, err, "message 2 of 3", what)
+		require.ErrorContains(t, err, says, what)
+		require.Equal(t, errors.Is(is, fifo.ErrPayloadTooLarge), errors.Is(err, fifo.ErrPayloadTooLarge), what)
+	}
+	for says, list := range map[string][]fifo.Message{
+		"Queue is empty":   {{GroupID: "g"}},
+		"Queue":            {{Queue: strings.Repeat("q", 129), GroupID: "g"}, {Queue: "a\nb", GroupID: "g"}},
+		"GroupID is empty": {{Queue: "q"}},
+		"GroupID": {
+			{Queue: "q", GroupID: strings.Repeat("ü", 64) + "x"},
+			{Queue: "q", GroupID: "a\x00"},
+			{Queue: "q", GroupID: "\xed\xa0\x80"},
+			{Queue: "q", GroupID: "a\u200b"},
+		},
+		"DedupID": {deduped("g", "a\n"), deduped("g", strings.Repeat("d", 129))},
+	} {
+		for _, bad := range list {
+			refused(bad, groups.ErrInvalidID, says)
+		}
+	}
+	for says, list := range map[string][]fifo.Message{
+		"Delay":       {{Delay: -1}, {Delay: fifo.MaxDelay + 1}},
+		"MaxAttempts": {{MaxAttempts: -1}, {MaxAttempts: math.MaxInt32 + 1}},
+		"Priority":    {{Priority: -1}, {Priority: fifo.MaxPriority + 1}, {Priority: 1 << 40}},
+		"GroupID":     {{Ungrouped: true}},
+		"DedupID":     {{Replace: true}},
+		"RunAt": {
+			{Delay: 1, RunAt: time.Now()},
+			{RunAt: time.Now().Add(fifo.MaxDelay + time.Hour)},
+			{RunAt: time.Date(290000, 1, 1, 0, 0, 0, 0, time.UTC)}, // it never comes
+		},
+		"eader": {
+			{Headers: fifo.Headers{"": "v"}},
+			{Headers: fifo.Headers{strings.Repeat("n", 129): ""}},
+			{Headers: fifo.Headers{"\xff": ""}},
+			{Headers: fifo.Headers{"a\x00": ""}},
+			{Headers: fifo.Headers{"a\nb": ""}},
+		},
+		"Payload":                    {{Payload: make(chan int)}},
+		"Payload is a *bytes.Buffer": {{Payload: bytes.NewBufferString("pay a 100")}},
+		"*errors.errorString":        {{Payload: errOnPurpose}},
+		"sees no field":              {{Payload: mute{"a", 1}}},
+	} {
+		for _, bad := range list {
+			bad.Queue, bad.GroupID = "q", "g"
+			refused(bad, fifo.ErrInvalidMessage, says)
+		}
+	}
+	for _, x := range []struct {
+		payload any
+		is      error
+		says    string
+	}{
+		{broken{}, errBroken, "Payload"},
+		{panics{}, errBroken, "does not encode"},
+		{make([]byte, fifo.MaxPayloadBytes+1), fifo.ErrPayloadTooLarge, "Payload"},
+		{parcel{strings.Repeat("x", fifo.MaxPayloadBytes)}, fifo.ErrPayloadTooLarge, "Payload"}, // the quotes do it
+	} {
+		refused(fifo.Message{Queue: "q", GroupID: "g", Payload: x.payload}, x.is, x.says)
 	}
 	_, err := c.Enqueue(t.Context(), ok)
 	require.Error(t, err, "the control: this one does reach for the database")
@@ -227,12 +209,10 @@ func TestOddIDs(t *testing.T) {
 		w.Handle(queue, b.ledger.record(nop))
 		plain := fifo.Message{Queue: queue, GroupID: id, Payload: "pgx"}
 		b.sendAll(plain)
-		tx, err := b.client.DB().DB.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
+		p := producers["*sql.Tx"](b)
 		plain.Payload = "sql"
-		_, err = b.client.EnqueueTx(t.Context(), tx, plain, fifo.Message{Queue: "q", GroupID: id, Payload: "other"})
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
+		p.send(plain, fifo.Message{Queue: "q", GroupID: id, Payload: "other"})
+		require.NoError(t, p.commit())
 		want[groups.Key{Queue: queue, GroupID: id}] = []string{"pgx", "sql"}
 		want[groups.Key{Queue: "q", GroupID: id}] = []string{"other"}
 	}
@@ -277,8 +257,6 @@ func TestRunAtInAHandler(t *testing.T) {
 			}
 			return nil
 		}))
-		b.ledger.mu.Lock()
-		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts {
 			require.Equal(t, everyHeader(), job.Headers)
 			switch {

@@ -21,66 +21,55 @@ func (b *bed) places() (list []string) {
 	return list
 }
 
-// spread puts six jobs into two groups of queue q by turns, and one of each into the queue other.
-func (b *bed) spread() {
-	b.t.Helper()
-	for i := range 6 {
-		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', $1, $2)`,
-			string("ba"[i%2]), []byte(fmt.Sprint(i)))
-	}
-	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('other', 'a', 'x'), ('other', 'z', 'y')`)
-}
-
 // What is moved is behind what is there, in order, whatever is moved where.
 func TestMove(t *testing.T) {
 	type row struct {
-		from, to func(c *fifo.Client) fifo.Scope
+		from, to string // queue/group, or queue
 		moved    int
 		want     []string
 	}
 	pgtest.OverAll(t, map[string]row{
 		"group to group": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("other").Group("z") },
-			3,
+			"q/a", "other/z", 3,
 			[]string{"other/a x", "other/z y", "other/z 1", "other/z 3", "other/z 5", "q/b 0", "q/b 2", "q/b 4"},
 		},
 		"group to queue": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("other") },
-			3,
+			"q/a", "other", 3,
 			[]string{"other/a x", "other/a 1", "other/a 3", "other/a 5", "other/z y", "q/b 0", "q/b 2", "q/b 4"},
 		},
 		"queue to queue": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("other") },
-			6,
+			"q", "other", 6,
 			[]string{
 				"other/a x", "other/a 1", "other/a 3", "other/a 5", "other/b 0", "other/b 2", "other/b 4", "other/z y",
 			},
 		},
 		"queue to a group of it": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q").Group("a") },
-			3,
+			"q", "q/a", 3,
 			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/a 0", "q/a 2", "q/a 4"},
 		},
 		"queue to a new group": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("n").Group("n") },
-			6,
+			"q", "n/n", 6,
 			[]string{"n/n 0", "n/n 1", "n/n 2", "n/n 3", "n/n 4", "n/n 5", "other/a x", "other/z y"},
 		},
 		"to itself": {
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
-			func(c *fifo.Client) fifo.Scope { return c.Queue("q") },
-			0,
+			"q", "q", 0,
 			[]string{"other/a x", "other/z y", "q/a 1", "q/a 3", "q/a 5", "q/b 0", "q/b 2", "q/b 4"},
 		},
 	}, func(t *testing.T, x row) {
 		b := newBed(t)
-		b.spread()
-		n, err := x.from(b.client).Move(t.Context(), x.to(b.client))
+		for i := range 6 {
+			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', $1, $2)`,
+				string("ba"[i%2]), []byte(fmt.Sprint(i)))
+		}
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('other', 'a', 'x'), ('other', 'z', 'y')`)
+		scope := func(name string) fifo.Scope {
+			queue, group, one := strings.Cut(name, "/")
+			if one {
+				return b.client.Queue(queue).Group(group)
+			}
+			return b.client.Queue(queue)
+		}
+		n, err := scope(x.from).Move(t.Context(), scope(x.to))
 		require.NoError(t, err)
 		require.Equal(t, x.moved, n)
 		require.Equal(t, x.want, b.places())
@@ -120,7 +109,7 @@ func TestMoveBesideARunningJob(t *testing.T) {
 	b := newBed(t)
 	b.ledger.unordered = true
 	h := newBlocking()
-	b.run(b.worker(h.handle, rarePolls, func(w *fifo.Worker) { w.Concurrency = 2 }))
+	b.run(b.worker(h.handle, rarePolls))
 	for kind, within := range scopesWithin {
 		from, to := kind+"/g", kind+"/h"
 		head := b.send(from, "one")[0]
@@ -163,8 +152,7 @@ func TestMovesBesideWorkers(t *testing.T) {
 		if i%2 == 1 {
 			from, to = to, from
 		}
-		_, err := b.q.Group(from).Move(promptly(t), b.q.Group(to))
-		require.NoError(t, err)
+		require.NoError(t, second(b.q.Group(from).Move(promptly(t), b.q.Group(to))))
 	}
 	require.NoError(t, r.stop())
 	require.Equal(t, 150, query[int](b, "SELECT count(*) FROM done"))

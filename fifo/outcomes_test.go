@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 var errOnPurpose = errors.New("on purpose")
@@ -21,6 +22,16 @@ func failing(n int, err error) fifo.Handler {
 	return func(_ context.Context, job *fifo.Job) error {
 		if job.Attempt() <= n {
 			return err
+		}
+		return nil
+	}
+}
+
+// panicking is the same for one that panics.
+func panicking(n int, value any) fifo.Handler {
+	return func(_ context.Context, job *fifo.Job) error {
+		if job.Attempt() <= n {
+			panic(value)
 		}
 		return nil
 	}
@@ -42,10 +53,7 @@ func TestRetryInPlace(t *testing.T) { overLeases(t, testRetryInPlace) }
 func testRetryInPlace(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	ids := b.send("g", "head", "next")
-	var others []int64
-	for i := range 20 {
-		others = append(others, b.send(fmt.Sprint("other", i), "fine")...)
-	}
+	others := b.sendMany("q", 20, 1)
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
 		if string(job.Payload) == "head" && job.Attempt() == 1 {
 			return fifo.RetryAfter(time.Hour, errOnPurpose)
@@ -60,8 +68,7 @@ func testRetryInPlace(t *testing.T, by lease) {
 	require.Equal(t, ids[0], head.ID)
 	require.Equal(t, 1, head.Attempts)
 	require.InDelta(t, time.Hour.Seconds(), time.Until(head.RunAt).Seconds(), 60)
-	require.Len(t, head.Failures, 1)
-	f := head.Failures[0]
+	f := only(t, head.Failures)
 	require.Equal(t, fifo.Failure{
 		Attempt: 1, Kind: fifo.KindError, Error: "on purpose", Worker: "the worker", At: f.At,
 	}, f)
@@ -83,68 +90,53 @@ func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		handler fifo.Handler
 		limit   int // of the message
-		kinds   []string
+		times   int
+		kind    string
 		text    string
 		dead    bool
 	}{
-		"once":           {failing(1, plain), 0, []string{"error"}, "plain", false},
-		"twice":          {failing(2, plain), 0, []string{"error", "error"}, "plain", false},
-		"used up":        {failing(99, plain), 0, []string{"error", "error", "error"}, "plain", true},
-		"message's less": {failing(99, plain), 1, []string{"error"}, "plain", true},
-		"message's more": {failing(4, plain), 5, []string{"error", "error", "error", "error"}, "plain", false},
-		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, []string{"error"}, "plain", true},
+		"once":           {failing(1, plain), 0, 1, "error", "plain", false},
+		"twice":          {failing(2, plain), 0, 2, "error", "plain", false},
+		"used up":        {failing(99, plain), 0, 3, "error", "plain", true},
+		"message's less": {failing(99, plain), 1, 1, "error", "plain", true},
+		"message's more": {failing(4, plain), 5, 4, "error", "plain", false},
+		"dead letter":    {failing(99, fifo.DeadLetter(plain)), 9, 1, "error", "plain", true},
 		"dead, wrapped": {
-			failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, []string{"error"}, "x: plain", true,
+			failing(99, fmt.Errorf("x: %w", fifo.DeadLetter(plain))), 9, 1, "error", "x: plain", true,
 		},
-		"dead, no error": {failing(99, fifo.DeadLetter(nil)), 9, []string{"error"}, "given up", true},
-		"later":          {failing(1, fifo.RetryAfter(0, nil)), 0, []string{"error"}, "retry later", false},
-		"less than now":  {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, []string{"error"}, "plain", false},
-		"nanosecond":     {failing(1, fifo.RetryAfter(1, plain)), 0, []string{"error"}, "plain", false},
-		"nil pointer":    {failing(1, odd), 0, []string{"panic"}, "nil pointer", false},
-		"panic": {func(_ context.Context, job *fifo.Job) error {
-			if job.Attempt() == 1 {
-				panic("a value")
-			}
-			return nil
-		}, 0, []string{"panic"}, "fifo: handler panicked: a value", false},
-		"panic with an error": {func(_ context.Context, job *fifo.Job) error {
-			panic(plain)
-		}, 1, []string{"panic"}, "fifo: handler panicked: plain", true},
-		"panic with a nil pointer": {func(_ context.Context, job *fifo.Job) error {
-			panic(odd)
-		}, 1, []string{"panic"}, "fifo: handler panicked: *fifo_test.oddError, whose methods panic", true},
-		"panic in a panic": {func(_ context.Context, job *fifo.Job) error {
-			panic(endless{})
-		}, 1, []string{"panic"}, "fifo: handler panicked: fifo_test.endless, whose methods panic", true},
-		"nil pointer, wrapped": {failing(1, fmt.Errorf("x: %w", odd)), 0, []string{"panic"}, "nil pointer", false},
-		"exit in an error":     {failing(1, exits{}), 0, []string{"panic"}, "exited", false},
-		"panic with nil": {func(_ context.Context, job *fifo.Job) error {
-			if job.Attempt() == 1 {
-				panic(nil)
-			}
-			return nil
-		}, 0, []string{"panic"}, "nil", false},
+		"dead, no error":      {failing(99, fifo.DeadLetter(nil)), 9, 1, "error", "given up", true},
+		"later":               {failing(1, fifo.RetryAfter(0, nil)), 0, 1, "error", "retry later", false},
+		"less than now":       {failing(1, fifo.RetryAfter(-time.Hour, plain)), 0, 1, "error", "plain", false},
+		"nanosecond":          {failing(1, fifo.RetryAfter(1, plain)), 0, 1, "error", "plain", false},
+		"nil pointer":         {failing(1, odd), 0, 1, "panic", "nil pointer", false},
+		"panic":               {panicking(1, "a value"), 0, 1, "panic", "fifo: handler panicked: a value", false},
+		"panic with an error": {panicking(1, plain), 1, 1, "panic", "fifo: handler panicked: plain", true},
+		"panic with a nil pointer": {
+			panicking(1, odd), 1, 1, "panic", "fifo: handler panicked: *fifo_test.oddError, whose methods panic", true,
+		},
+		"panic in a panic": {
+			panicking(1, endless{}), 1, 1, "panic", "handler panicked: fifo_test.endless, whose methods panic", true,
+		},
+		"nil pointer, wrapped": {failing(1, fmt.Errorf("x: %w", odd)), 0, 1, "panic", "nil pointer", false},
+		"exit in an error":     {failing(1, exits{}), 0, 1, "panic", "exited", false},
+		"panic with nil":       {panicking(1, nil), 0, 1, "panic", "nil", false},
 		"exit": {func(_ context.Context, job *fifo.Job) error {
 			if job.Attempt() < 3 { // more often than the worker has lanes
 				runtime.Goexit()
 			}
 			return nil
-		}, 0, []string{"panic", "panic"}, "exited", false},
-		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, []string{"error"}, "", true},
-		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
-		"snooze in a panic": {func(context.Context, *fifo.Job) error {
-			panic(fifo.Snooze(time.Hour, nil))
-		}, 2, []string{"panic", "panic"}, "", true},
+		}, 0, 2, "panic", "exited", false},
+		"snooze in a dead letter": {failing(9, fifo.DeadLetter(fifo.Snooze(0, nil))), 2, 1, "error", "", true},
+		"snooze around one":       {failing(9, fifo.Snooze(0, fifo.DeadLetter(nil))), 2, 1, "error", "", true},
+		"snooze in a panic":       {panicking(9, fifo.Snooze(time.Hour, nil)), 2, 2, "panic", "", true},
 		"unavailable in a dead letter": {
-			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, []string{"error"}, "", true,
+			failing(9, fifo.DeadLetter(fifo.Unavailable(nil))), 2, 1, "error", "", true,
 		},
-		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, []string{"error"}, "", true},
-		"unavailable in a panic": {func(context.Context, *fifo.Job) error {
-			panic(fifo.Unavailable(nil))
-		}, 2, []string{"panic", "panic"}, "", true},
+		"unavailable around one": {failing(9, fifo.Unavailable(fifo.DeadLetter(nil))), 2, 1, "error", "", true},
+		"unavailable in a panic": {panicking(9, fifo.Unavailable(nil)), 2, 2, "panic", "", true},
 		"runtime error": {func(_ context.Context, job *fifo.Job) error {
 			return fmt.Errorf("no such payload byte: %d", job.Payload[len(job.Payload)])
-		}, 1, []string{"panic"}, "index out of range", true},
+		}, 1, 1, "panic", "index out of range", true},
 	}
 	b := newBed(t)
 	b.exec(`CREATE TABLE history (n serial, id bigint, failures jsonb);
@@ -173,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 			outcomes, errs, order := b.ledger.of(name)
 			var want []fifo.Outcome
 			var starts []int64
-			for range x.kinds {
+			for range x.times {
 				want, starts = append(want, fifo.Retried), append(starts, id)
 			}
 			if x.dead {
@@ -186,10 +178,10 @@ func TestOutcomes(t *testing.T) {
 
 			failures := query[[]fifo.Failure](b, "SELECT failures FROM history WHERE id = $1 ORDER BY n DESC LIMIT 1",
 				id)
-			require.Len(t, failures, len(x.kinds))
+			require.Len(t, failures, x.times)
 			for i, f := range failures {
 				require.Equal(t, i+1, f.Attempt)
-				require.Equal(t, x.kinds[i], f.Kind)
+				require.Equal(t, x.kind, f.Kind)
 				require.Contains(t, f.Error, x.text)
 				require.Contains(t, f.Worker, "pgfifo ")
 				require.Equal(t, f.Kind == fifo.KindPanic, f.Stack != "")
@@ -206,7 +198,7 @@ func TestOutcomes(t *testing.T) {
 			}
 			require.Equal(t, id, letter.ID)
 			require.Equal(t, "x", string(letter.Payload))
-			require.Equal(t, len(x.kinds), letter.Attempts)
+			require.Equal(t, x.times, letter.Attempts)
 			require.Equal(t, failures, letter.Failures)
 		})
 	}
@@ -231,68 +223,68 @@ func (exits) Error() string {
 	return ""
 }
 
-func TestPanicErrorUnwraps(t *testing.T) {
-	t.Parallel()
-	require.ErrorIs(t, &fifo.PanicError{Value: errOnPurpose}, errOnPurpose)
-	require.NoError(t, errors.Unwrap(&fifo.PanicError{Value: "text"}))
-	require.ErrorIs(t, fifo.DeadLetter(errOnPurpose), errOnPurpose)
-	require.ErrorIs(t, fifo.RetryAfter(time.Second, errOnPurpose), errOnPurpose)
-}
-
-// decoded works jobs with payloads, and returns the names in those that decode, and the dead letters.
-func (b *bed) decoded(
-	handler func(func(context.Context, *fifo.Job, parcel) error) fifo.Handler, payloads ...any,
-) (names []string, letters []fifo.Job) {
-	b.t.Helper()
-	b.send("g", payloads...)
-	b.work(b.worker(handler(func(_ context.Context, _ *fifo.Job, p parcel) error {
-		names = append(names, p.Name) // one group: one at a time
-		return nil
-	})))
-	return names, b.deadLetters()
-}
-
-// A payload that does not decode will not get better.
-func TestJSONHandler(t *testing.T) {
-	names, letters := newBed(t).decoded(fifo.JSON[parcel],
-		`{"name":"Ada"}`, `{"name":`, "", `{"name":7}`, parcel{"Grace"})
-	require.Equal(t, []string{"Ada", "Grace"}, names)
-	require.Len(t, letters, 3)
-	for _, l := range letters {
-		require.Equal(t, 1, l.Attempts)
-		require.Contains(t, l.Failures[0].Error, fmt.Sprintf("decode payload of job %d", l.ID))
+// A payload that does not decode will not get better. Where payloads are to fit exactly, one with a field of nobody's
+// is not worked as if it had none. The error does not quote it.
+func TestJSONHandlers(t *testing.T) {
+	type row struct {
+		handler func(func(context.Context, *fifo.Job, parcel) error) fifo.Handler
+		bad     map[string]string // what the errors say, by payload
 	}
-}
-
-// Where payloads are to fit exactly, one with a field of nobody's is not worked as if it had none. The error does not
-// quote it.
-func TestStrictJSONHandler(t *testing.T) {
-	names, letters := newBed(t).decoded(fifo.StrictJSON[parcel], `{"name":"Ada"}`, `{"name":"Bob","secret":1}`, "",
-		`{"name":"Eve"} {}`, `{"name":7}`, parcel{"Grace"})
-	require.Equal(t, []string{"Ada", "Grace"}, names)
-	require.Len(t, letters, 4)
-	for i, says := range []string{"it has a field", "not JSON", "not JSON", "JSON number for name"} {
-		require.Contains(t, letters[i].Failures[0].Error, says)
-		require.NotContains(t, letters[i].Failures[0].Error, "secret")
-	}
-	require.Panics(t, func() {
-		new(fifo.Worker).Handle("q", fifo.StrictJSON[parcel](nil))
+	const decode = "decode payload of job "
+	pgtest.OverAll(t, map[string]row{
+		"JSON": {fifo.JSON[parcel], map[string]string{`{"name":`: decode, "": decode, `{"name":7}`: decode}},
+		"StrictJSON": {fifo.StrictJSON[parcel], map[string]string{
+			`{"name":"Bob","secret":1}`: "it has a field", "": "not JSON", `{"name":"Eve"} {}`: "not JSON",
+			`{"name":7}`: "JSON number for name",
+		}},
+	}, func(t *testing.T, x row) {
+		b := newBed(t)
+		b.send("g", `{"name":"Ada"}`)
+		for payload := range x.bad {
+			b.send("g", payload)
+		}
+		b.send("g", parcel{"Grace"})
+		var names []string
+		b.work(b.worker(x.handler(func(_ context.Context, _ *fifo.Job, p parcel) error {
+			names = append(names, p.Name) // one group: one at a time
+			return nil
+		})))
+		require.Equal(t, []string{"Ada", "Grace"}, names)
+		letters := b.deadLetters()
+		require.Len(t, letters, len(x.bad))
+		for _, l := range letters {
+			require.Equal(t, 1, l.Attempts)
+			require.Contains(t, l.Failures[0].Error, x.bad[string(l.Payload)])
+			require.NotContains(t, l.Failures[0].Error, "secret")
+			require.Contains(t, l.Failures[0].Error, fmt.Sprint(decode, l.ID))
+		}
+		require.Panics(t, func() { new(fifo.Worker).Handle("q", x.handler(nil)) })
 	})
 }
 
 // What a handler's error says can be asserted in the test of a handler.
 func TestWhatErrorsSay(t *testing.T) {
 	t.Parallel()
-	dead := fmt.Errorf("x: %w", fifo.DeadLetter(errOnPurpose))
-	require.True(t, fifo.IsDeadLetter(dead))
-	_, ok := fifo.AsRetryAfter(dead)
-	require.False(t, ok)
-	later := fmt.Errorf("x: %w", fifo.RetryAfter(time.Minute, errOnPurpose))
-	d, ok := fifo.AsRetryAfter(later)
-	require.True(t, ok)
-	require.Equal(t, time.Minute, d)
-	require.False(t, fifo.IsDeadLetter(later))
+	type says struct {
+		dead, unavailable, later, snooze bool
+		until                            time.Duration
+	}
+	for want, err := range map[says]error{
+		{dead: true}:                       fifo.DeadLetter(errOnPurpose),
+		{unavailable: true}:                fifo.Unavailable(errOnPurpose),
+		{later: true, until: time.Minute}:  fifo.RetryAfter(time.Minute, errOnPurpose),
+		{snooze: true, until: time.Minute}: fifo.Snooze(time.Minute, errOnPurpose),
+		{}:                                 &fifo.PanicError{Value: errOnPurpose},
+	} {
+		err = fmt.Errorf("x: %w", err)
+		require.ErrorIs(t, err, errOnPurpose)
+		later, isLater := fifo.AsRetryAfter(err)
+		snooze, isSnooze := fifo.AsSnooze(err)
+		require.Equal(t, want, says{fifo.IsDeadLetter(err), fifo.IsUnavailable(err), isLater, isSnooze, later + snooze})
+	}
 	require.False(t, fifo.IsDeadLetter(nil))
+	require.NoError(t, errors.Unwrap(&fifo.PanicError{Value: "text"}))
+	require.EqualError(t, fifo.Unavailable(nil), "unavailable")
 }
 
 // Whatever an error says, the attempt is recorded, and soon after that the text is cut.
@@ -308,20 +300,16 @@ func TestErrorTexts(t *testing.T) {
 		strings.Repeat("€", 1<<18): strings.Repeat("€", (4<<10)/3) + "…",
 	}
 	b := newBed(t)
-	var ids []int64
-	answers := make(map[int64]string)
 	for text := range texts {
-		id := b.send("g", nil)[0]
-		ids, answers[id] = append(ids, id), text
+		b.send("g", text)
 	}
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
-		return fifo.DeadLetter(errors.New(answers[job.ID]))
+		return fifo.DeadLetter(errors.New(string(job.Payload)))
 	}))
 	letters := b.deadLetters()
-	require.Len(t, letters, len(ids))
-	for i, letter := range letters {
-		require.Equal(t, ids[i], letter.ID)
-		require.Equal(t, texts[answers[letter.ID]], letter.Failures[0].Error)
+	require.Len(t, letters, len(texts))
+	for _, letter := range letters {
+		require.Equal(t, texts[string(letter.Payload)], letter.Failures[0].Error)
 	}
 }
 

@@ -154,16 +154,11 @@ func TestNotOverdue(t *testing.T) {
 // A timeout that is as good as none stays so for a batch.
 func TestLongestTimeout(t *testing.T) {
 	b := newBed(t)
-	b.sendAll(fifo.Message{Queue: "batch", GroupID: "g"}, fifo.Message{Queue: "batch", GroupID: "g"})
-	w := b.worker(nop, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour })
+	b.send("g", nil, nil)
 	var sizes []int
-	w.HandleQueue("batch", fifo.Queue{
-		BatchJobs: 4,
-		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
-			sizes = append(sizes, len(jobs))
-			return ctx.Err()
-		},
-	})
-	b.work(w)
+	b.work(b.slice(fifo.Queue{BatchJobs: 4}, func(ctx context.Context, jobs []*fifo.Job) error {
+		sizes = append(sizes, len(jobs))
+		return ctx.Err()
+	}, func(w *fifo.Worker) { w.JobTimeout = 200 * 365 * 24 * time.Hour }))
 	require.Equal(t, []int{2}, sizes, "one attempt of both")
 }

@@ -70,9 +70,7 @@ func (b *bed) inPages(of lister, want []fifo.Job, limit int) {
 			require.LessOrEqual(b.t, len(list), limit)
 		}
 		jobs = append(jobs, cursors(list)...)
-		letters, err := of.DeadLetters(b.t.Context(), fifo.Letters{After: page.After, Limit: page.Limit})
-		require.NoError(b.t, err)
-		dead = append(dead, cursors(letters)...)
+		dead = append(dead, cursors(b.lettersOf(of, fifo.Letters{After: page.After, Limit: page.Limit}))...)
 	}
 	require.Equal(b.t, cursors(want), jobs)
 	require.Equal(b.t, cursors(want), dead)
@@ -109,12 +107,10 @@ func TestPagesAreChecked(t *testing.T) {
 			"q/g/1", "71.67", "7.67.1", "..1", ".",
 		} {
 			page := fifo.Page{After: after}
-			_, err := of.Jobs(t.Context(), page)
-			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
-			_, err = of.DeadLetters(t.Context(), fifo.Letters{After: page.After})
-			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
-			_, err = of.Groups(t.Context(), page)
-			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", page)
+			letters := fifo.Letters{After: after}
+			require.ErrorIs(t, second(of.Jobs(t.Context(), page)), fifo.ErrInvalidID, after)
+			require.ErrorIs(t, second(of.DeadLetters(t.Context(), letters)), fifo.ErrInvalidID, after)
+			require.ErrorIs(t, second(of.Groups(t.Context(), page)), fifo.ErrInvalidID, after)
 		}
 	}
 }

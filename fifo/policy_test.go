@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"math"
 	"runtime"
 	"strings"
@@ -22,19 +21,16 @@ func TestRetryThatEnds(t *testing.T) {
 	}, func(t *testing.T, end func()) {
 		b := newBed(t)
 		b.send("g", "fails")
-		w := b.worker(func(context.Context, *fifo.Job) error { return errors.New("as ever") },
-			func(w *fifo.Worker) {
-				w.Retry = func(job *fifo.Job, _ error) time.Duration {
-					*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
-					end()
-					return 0
-				}
-			})
-		require.True(t, b.runsOne(w))
-		jobs := b.jobsOf(b.client)
-		require.Len(t, jobs, 1)
-		require.Equal(t, 1, jobs[0].Attempts)
-		require.False(t, jobs[0].RunAt.IsZero(), "the default policy's delay")
+		require.True(t, b.runsOne(b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
+			w.Retry = func(job *fifo.Job, _ error) time.Duration {
+				*job = fifo.Job{ID: -1, MaxAttempts: 1} // it is a copy
+				end()
+				return 0
+			}
+		})))
+		job := only(t, b.jobs())
+		require.Equal(t, 1, job.Attempts)
+		require.False(t, job.RunAt.IsZero(), "the default policy's delay")
 	})
 }
 
@@ -42,12 +38,7 @@ func TestRetryThatEnds(t *testing.T) {
 func TestRetryThatTakesItsTime(t *testing.T) {
 	b := newBed(t)
 	b.send("g", "fails")
-	w := b.worker(func(_ context.Context, job *fifo.Job) error {
-		if job.Attempt() == 1 {
-			return errors.New("the first time")
-		}
-		return nil
-	}, func(w *fifo.Worker) {
+	w := b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
 		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
 		w.Retry = func(*fifo.Job, error) time.Duration {
 			begun := query[time.Time](b, "SELECT clock_timestamp()")
@@ -145,7 +136,7 @@ func testRetry(t *testing.T, by lease) {
 		b.send(group, "x")
 	}
 	asked := make(chan int, 10)
-	b.run(b.worker(func(context.Context, *fifo.Job) error { return errOnPurpose }, func(w *fifo.Worker) {
+	b.run(b.worker(failing(1, errOnPurpose), func(w *fifo.Worker) {
 		w.Retry = func(job *fifo.Job, err error) time.Duration {
 			if err == errOnPurpose { //nolint:errorlint // exactly that one
 				asked <- job.Attempt()

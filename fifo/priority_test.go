@@ -40,16 +40,14 @@ func TestPriorityBehindABacklog(t *testing.T) {
 		b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
 		b.backlog(many)
 		var started, first atomic.Int64
-		w := &fifo.Worker{Client: b.client, Concurrency: 2, PollInterval: time.Hour}
-		w.Handle("q", b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+		r := b.run(b.worker(func(_ context.Context, job *fifo.Job) error {
 			n := started.Add(1)
 			if job.GroupID == "z" {
 				require.Equal(t, 1, job.Priority)
 				first.CompareAndSwap(0, n)
 			}
 			return nil
-		}))
-		r := b.run(w)
+		}, rarePolls))
 		await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
 		before := started.Load()
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
@@ -92,13 +90,8 @@ func TestPriorityLeavesAPart(t *testing.T) {
 		b.backlog(50)
 		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, priority)
 			SELECT 'q', 'high' || i, '', 9 FROM generate_series(1, 300) i`)
-		w := &fifo.Worker{Client: b.client, Concurrency: 1}
-		batch.Handler = b.ledger.record(nop)
-		w.HandleQueue("q", batch)
-		b.work(w)
+		b.work(b.each(batch, nop))
 		low := 0
-		b.ledger.mu.Lock()
-		defer b.ledger.mu.Unlock()
 		for _, job := range b.ledger.starts[:200] {
 			if job.Priority == 0 {
 				low++
@@ -114,7 +107,7 @@ func TestPriorityInQueues(t *testing.T) {
 		"plain":           {},
 		"batches of jobs": {BatchJobs: 5}, "batches of groups": {BatchGroups: 5},
 		"shares": {Share: func(id string) string { return id[:1] }}, "limited": {}, "paused": {}, "delayed": {},
-		"ungrouped": {}, "failing": {Retry: func(*fifo.Job, error) time.Duration { return time.Millisecond }},
+		"ungrouped": {}, "failing": {Retry: waiting(time.Millisecond)},
 	}, func(t *testing.T, name string, q fifo.Queue) {
 		b := newBed(t)
 		const many, few = 30_000, 5
@@ -123,7 +116,7 @@ func TestPriorityInQueues(t *testing.T) {
 			require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{Limit: 1}))
 		}
 		var started, fails, done, last atomic.Int64
-		q.Handler = b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+		r := b.run(b.each(q, func(_ context.Context, job *fifo.Job) error {
 			n := started.Add(1)
 			switch {
 			case job.Priority == 0:
@@ -133,10 +126,7 @@ func TestPriorityInQueues(t *testing.T) {
 				last.Store(n)
 			}
 			return nil
-		})
-		w := &fifo.Worker{Client: b.client, Concurrency: 1}
-		w.HandleQueue("q", q)
-		r := b.run(w)
+		}, func(w *fifo.Worker) { w.PollInterval, w.MaxAttempts = 0, 0 })) // as by default
 		await(t, "some", func() bool { return started.Load() > 10 })
 		high := fifo.Message{Queue: "q", GroupID: "a high", Priority: 3}
 		if name == "paused" {
@@ -154,8 +144,7 @@ func TestPriorityInQueues(t *testing.T) {
 		if name == "paused" {
 			before := started.Load()
 			await(t, "others", func() bool { return started.Load() > before+10 })
-			_, err := b.q.Group("a high").Resume(t.Context())
-			require.NoError(t, err)
+			b.resumes(b.q.Group("a high"))
 		}
 		await(t, "the last one", func() bool { return last.Load() > 0 })
 		require.NoError(t, r.stop())

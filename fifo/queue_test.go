@@ -16,43 +16,24 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A gate is a handler that lets jobs end when it is told to.
-type gate struct {
-	begun chan string // queues
-	open  chan struct{}
-}
-
-func newGate() *gate { return &gate{make(chan string, 100), make(chan struct{})} }
-
-func (g *gate) handle(ctx context.Context, job *fifo.Job) error {
-	g.begun <- job.Queue
-	select {
-	case <-g.open:
-	case <-ctx.Done():
-	}
-	return context.Cause(ctx)
-}
-
 // A queue with a lane kept does not wait for the others' jobs.
 func TestLaneIsKept(t *testing.T) { overLeases(t, testLaneIsKept) }
 
 func testLaneIsKept(t *testing.T, by lease) {
 	b := by.on(newBed(t), "long", "short")
 	b.sendMany("long", 5, 1)
-	g := newGate()
+	long := newGauge()
 	w := &fifo.Worker{Client: b.client, Concurrency: 3}
-	w.HandleQueue("long", fifo.Queue{Handler: g.handle})
+	w.Handle("long", long.handle)
 	w.HandleQueue("short", fifo.Queue{Handler: b.ledger.record(nop), MinLanes: 1})
 	run := b.run(w)
-	for range 2 {
-		require.Equal(t, "long", receive(t, g.begun, "a long job"))
-	}
+	long.reach(t, 2)
 	b.sendMany("short", 5, 1)
 	await(t, "the short jobs are done", func() bool { return b.ledger.started() == 5 })
-	require.Empty(t, g.begun, "the lane is kept")
+	require.EqualValues(t, 2, long.most.Load(), "the lane is kept")
 	require.NoError(t, w.SetLanes("short", 0, 0))
-	require.Equal(t, "long", receive(t, g.begun, "it is not kept any more"))
-	close(g.open)
+	long.reach(t, 3)
+	close(long.open)
 	run.finish()
 }
 
@@ -63,27 +44,21 @@ func testLanesAreLimited(t *testing.T, by lease) {
 	b := by.on(newBed(t), "narrow", "wide")
 	b.sendMany("narrow", 9, 1)
 	b.sendMany("wide", 2, 1)
-	g := newGate()
+	narrow, wide := newGauge(), newGauge()
 	w := &fifo.Worker{Client: b.client, Concurrency: 6}
-	w.HandleQueue("narrow", fifo.Queue{Handler: g.handle, MaxLanes: 1})
-	w.HandleQueue("wide", fifo.Queue{Handler: g.handle})
+	w.HandleQueue("narrow", fifo.Queue{Handler: narrow.handle, MaxLanes: 1})
+	w.Handle("wide", wide.handle)
 	run := b.run(w)
-	count := make(map[string]int)
-	for range 3 {
-		count[receive(t, g.begun, "a job")]++
-	}
-	require.Equal(t, map[string]int{"narrow": 1, "wide": 2}, count)
-	require.Empty(t, g.begun)
+	wide.reach(t, 2)
+	narrow.reach(t, 1)
 	require.ErrorIs(t, w.SetLanes("narrow", 7, 0), fifo.ErrInvalidWorker, "there are six")
 	require.ErrorIs(t, w.SetLanes("narrow", 3, 2), fifo.ErrInvalidWorker)
 	require.ErrorIs(t, w.SetLanes("unknown", 1, 1), fifo.ErrInvalidWorker)
-	require.Empty(t, g.begun, "nothing was changed")
+	require.EqualValues(t, 1, narrow.most.Load(), "nothing was changed")
 	require.NoError(t, w.SetLanes("narrow", 0, 3))
-	for range 2 {
-		require.Equal(t, "narrow", receive(t, g.begun, "another job"))
-	}
-	require.Empty(t, g.begun)
-	close(g.open)
+	narrow.reach(t, 3)
+	close(narrow.open)
+	close(wide.open)
 	run.finish()
 }
 
@@ -118,10 +93,8 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 		jobs <- seen{job.Queue, job.Attempt(), job.MaxAttempts, timeout}
 		return errOnPurpose
 	}
-	now := func(*fifo.Job, error) time.Duration { return 0 }
-	never := func(*fifo.Job, error) time.Duration { return time.Hour }
-	w := &fifo.Worker{Client: b.client, Concurrency: 2, MaxAttempts: 5, Retry: never}
-	w.HandleQueue("own", fifo.Queue{Handler: h, MaxAttempts: 2, Retry: now, JobTimeout: -1})
+	w := &fifo.Worker{Client: b.client, Concurrency: 2, MaxAttempts: 5, Retry: waiting(time.Hour)}
+	w.HandleQueue("own", fifo.Queue{Handler: h, MaxAttempts: 2, Retry: waiting(0), JobTimeout: -1})
 	w.Handle("worker's", h)
 	run := b.run(w)
 	await(t, "all but one are tried", func() bool { return b.count("dead_letters") == 1 && len(jobs) == 3 })
@@ -140,16 +113,8 @@ func TestQueueHasItsOwnSettings(t *testing.T) {
 // Without a limit a job is tried for ever.
 func TestNoLimitOfAttempts(t *testing.T) {
 	b := newBed(t)
-	b.sendAll(fifo.Message{Queue: "q", GroupID: "g"})
-	w := &fifo.Worker{Client: b.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration { return 0 }}
-	h := func(_ context.Context, job *fifo.Job) error {
-		if job.Attempt() <= 2*fifo.DefaultMaxAttempts {
-			return errOnPurpose
-		}
-		return nil
-	}
-	w.HandleQueue("q", fifo.Queue{MaxAttempts: -1, Handler: h})
-	b.work(w)
+	b.send("g", nil)
+	b.work(b.each(fifo.Queue{MaxAttempts: -1}, failing(2*fifo.DefaultMaxAttempts, errOnPurpose)))
 	require.Zero(t, b.count("dead_letters"))
 }
 
@@ -164,15 +129,13 @@ func tenant(group string) string {
 func (b *bed) ahead(many int, share func(group string) string) int {
 	b.t.Helper()
 	const few, each = 5, 20
-	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-		SELECT 'q', 'many/' || i, '' FROM generate_series(1, $1::integer) i, generate_series(1, $2::integer)`,
-		many/each, each)
-	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-		SELECT 'q', 'z few/' || i, '' FROM generate_series(1, $1::integer) i, generate_series(1, $2::integer)`,
-		few, each)
+	for tenant, groups := range map[string]int{"many/": many / each, "z few/": few} {
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+			SELECT 'q', $1 || i, '' FROM generate_series(1, $2::integer) i, generate_series(1, $3::integer)`,
+			tenant, groups, each)
+	}
 	var ofMany, ofFew, first atomic.Int64
-	w := &fifo.Worker{Client: b.client, Concurrency: 1}
-	w.HandleQueue("q", fifo.Queue{Share: share, Handler: b.ledger.record(func(_ context.Context, job *fifo.Job) error {
+	b.work(b.each(fifo.Queue{Share: share}, func(_ context.Context, job *fifo.Job) error {
 		switch {
 		case tenant(job.GroupID) == "many":
 			ofMany.Add(1)
@@ -180,8 +143,7 @@ func (b *bed) ahead(many int, share func(group string) string) int {
 			first.Store(ofMany.Load())
 		}
 		return nil
-	})})
-	b.work(w)
+	}))
 	require.EqualValues(b.t, many, ofMany.Load())
 	require.EqualValues(b.t, few*each, ofFew.Load())
 	return int(first.Load())
@@ -201,23 +163,17 @@ func TestShare(t *testing.T) {
 
 // A Share that panics, or ends its goroutine, makes its groups those of share "", and harms nothing else.
 func TestShareThatPanics(t *testing.T) {
-	var log logFile
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	b.sendMany("q", 30, 1)
-	w := &fifo.Worker{Client: b.client, Concurrency: 2}
-	w.HandleQueue("q", fifo.Queue{
-		Handler: b.ledger.record(nop),
-		Share: func(group string) string {
-			switch {
-			case strings.HasSuffix(group, "3"):
-				panic("no such tenant")
-			case strings.HasSuffix(group, "7"):
-				runtime.Goexit()
-			}
-			return group
-		},
-	})
-	run := b.run(w)
+	run := b.run(b.each(fifo.Queue{Share: func(group string) string {
+		switch {
+		case strings.HasSuffix(group, "3"):
+			panic("no such tenant")
+		case strings.HasSuffix(group, "7"):
+			runtime.Goexit()
+		}
+		return group
+	}}, nop, func(w *fifo.Worker) { w.Concurrency = 2 }))
 	b.drained()
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "late 3"}, fifo.Message{Queue: "q", GroupID: "late 7"})
 	run.finish()

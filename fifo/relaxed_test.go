@@ -2,12 +2,10 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -44,7 +42,7 @@ func testRelaxed(t *testing.T, by lease) {
 	synced := func(ctx context.Context, job *fifo.Job) error {
 		return exec(ctx, job, "SET LOCAL synchronous_commit = on")
 	}
-	w := b.worker(func(context.Context, *fifo.Job) error { return nil }, func(w *fifo.Worker) { w.Concurrency = 1 })
+	w := b.worker(nop, oneLane)
 	relaxed := func(name string, q fifo.Queue, h fifo.Handler) {
 		q.Relaxed = true
 		if h != nil {
@@ -52,15 +50,13 @@ func testRelaxed(t *testing.T, by lease) {
 		}
 		w.HandleQueue(name, q)
 	}
-	relaxed("plain", fifo.Queue{}, func(context.Context, *fifo.Job) error { return nil })
+	relaxed("plain", fifo.Queue{}, nop)
 	relaxed("used", fifo.Queue{}, synced)
 	relaxed("each", fifo.Queue{BatchJobs: 3}, synced)
 	relaxed("wide", fifo.Queue{BatchGroups: 3}, synced)
 	relaxed("slice", fifo.Queue{
-		BatchJobs: 3,
-		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error {
-			return synced(ctx, jobs[0])
-		},
+		BatchJobs:    3,
+		BatchHandler: func(ctx context.Context, jobs []*fifo.Job) error { return synced(ctx, jobs[0]) },
 	}, nil)
 	relaxed("partly", fifo.Queue{
 		BatchJobs: 3,
@@ -68,15 +64,10 @@ func testRelaxed(t *testing.T, by lease) {
 			if len(jobs) < 3 {
 				return nil
 			}
-			return fifo.BatchError{jobs[1].ID: fifo.DeadLetter(errors.New("bad"))}
+			return fifo.BatchError{jobs[1].ID: fifo.DeadLetter(errOnPurpose)}
 		},
 	}, nil)
-	relaxed("fails", fifo.Queue{}, func(_ context.Context, job *fifo.Job) error {
-		if job.Attempt() == 2 {
-			return nil
-		}
-		return errors.New("again")
-	})
+	relaxed("fails", fifo.Queue{}, failing(1, errOnPurpose))
 	relaxed("by hand", fifo.Queue{}, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err == nil && job.Attempt() == 1 {
@@ -107,16 +98,8 @@ func testRelaxed(t *testing.T, by lease) {
 	b.run(w)
 	b.drained()
 
-	rows, err := b.pool.Query(t.Context(), "SELECT queue, array_agg(told ORDER BY n) FROM commits GROUP BY queue")
-	require.NoError(t, err)
-	told := make(map[string][]string)
-	var queue string
-	var list []string
-	_, err = pgx.ForEachRow(rows, []any{&queue, &list}, func() error {
-		told[queue] = list
-		return nil
-	})
-	require.NoError(t, err)
+	told := query[map[string][]string](b, `SELECT jsonb_object_agg(queue, told)
+		FROM (SELECT queue, jsonb_agg(told ORDER BY n) AS told FROM commits GROUP BY queue) c`)
 	const done, waits, fails = "DELETE off", "DELETE on", "UPDATE on"
 	q := told["q"]
 	require.Len(t, q, 12)

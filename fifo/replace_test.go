@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -30,6 +31,13 @@ func (b *bed) replaces(job int64, m fifo.Message) bool {
 	return got[0].Replaced
 }
 
+// replacesBeside is replaces beside the test.
+func (b *bed) replacesBeside(job int64, m fifo.Message) <-chan bool {
+	replaced := make(chan bool, 1)
+	go func() { replaced <- b.replaces(job, m) }()
+	return replaced
+}
+
 // A job that waits gets the newer message's payload and headers, and keeps its place and all else. The window is that
 // of the first.
 func TestReplace(t *testing.T) { overLeases(t, testReplace) }
@@ -50,8 +58,7 @@ func testReplace(t *testing.T, by lease) {
 	require.Equal(t, was, b.jobs()[0])
 	require.Equal(t, until, query[time.Time](b, expires))
 
-	_, err := b.worker(nop).RunOne(t.Context()) // looks at the head, which is not due
-	require.NoError(t, err)
+	b.runsOne(b.worker(nop)) // looks at the head, which is not due
 	b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 	require.True(t, b.replaces(id, newer("g", "a", "third")))
 	require.Nil(t, b.jobs()[0].Headers)
@@ -114,8 +121,7 @@ func TestReplaceNothing(t *testing.T) {
 	b.redrive(b.q, again(id))
 	require.False(t, b.replaces(id, newer("g", "a", "it was redriven")))
 	tx := b.begin()
-	_, err := b.q.InPgx(tx).Purge(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, second(b.q.InPgx(tx).Purge(t.Context())))
 	require.False(t, b.replaces(id, newer("g", "a", "it is being purged")))
 	require.NoError(t, tx.Commit(t.Context()))
 	require.False(t, b.replaces(id, newer("g", "a", "it is gone")))
@@ -151,22 +157,12 @@ func testReplaceNothingThatWasLost(t *testing.T, by lease) {
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		id := b.sendAll(newer("g", "a", "first"))[0]
 		behind := b.sendAll(newer("g", "b", "behind"))[0]
-		pids := make(chan int, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		require.NoError(t, b.worker(func(ctx context.Context, job *fifo.Job) error {
 			pid, err := backend(ctx, job)
-			if err != nil {
-				return err
-			}
 			stop() // nobody claims it again
-			err = b.kill(context.WithoutCancel(ctx), pid)
-			pids <- pid
-			return err
-		}, oneLane)
-		go func() { ended <- w.Run(ctx) }()
-		receive(t, pids, "the attempt's end")
-		require.NoError(t, receive(t, ended, "the worker"))
+			return errors.Join(err, b.kill(context.WithoutCancel(ctx), pid))
+		}, oneLane).Run(ctx))
 		switch evidence {
 		case "locks":
 			b.exec("DELETE FROM pgfifo.attempt_marks")
@@ -199,8 +195,7 @@ func TestReplaceInTransaction(t *testing.T) {
 			id := b.sendAll(newer(name, name, "first"))[0]
 			tx := begin(b)
 			require.Equal(t, id, tx.send(newer(name, name, "second"))[0])
-			third := make(chan bool, 1)
-			go func() { third <- b.replaces(id, newer(name, name, "third")) }()
+			third := b.replacesBeside(id, newer(name, name, "third"))
 			await(t, "the other producer to wait", func() bool { return b.blocked() == 1 })
 			b.resumes(b.q.Group(name))
 			b.send("other "+name, nil)
@@ -274,29 +269,6 @@ func TestReplaceRepeatableRead(t *testing.T) {
 	require.Equal(t, []string{"first", "2", "2"}, b.ledger.payloads())
 }
 
-// A job that runs behind the head of a batch is not held. If it is replaced, nothing of the batch is committed, and it
-// runs again with what is there.
-func TestReplaceInsideABatch(t *testing.T) {
-	b := newList(t)
-	ids := b.sendAll(newer("g", "a", "one"), newer("g", "b", "two"), newer("g", "c", "three"))
-	var payloads []string
-	replaced := false
-	b.work(b.slice(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, jobs []*fifo.Job) error {
-		if !replaced && len(jobs) > 1 {
-			require.False(t, b.replaces(ids[0], newer("g", "a", "newer one")))
-			replaced = b.replaces(ids[1], newer("g", "b", "newer two"))
-		} else {
-			for _, job := range jobs {
-				payloads = append(payloads, string(job.Payload))
-			}
-		}
-		return noteAll(ctx, jobs)
-	}))
-	require.True(t, replaced)
-	require.Equal(t, []string{"one", "newer two", "three"}, payloads)
-	require.Equal(t, 3, query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
-}
-
 // What a producer was told last is what a job commits, however producers and workers meet.
 func TestReplaceUnderLoad(t *testing.T) {
 	pgtest.OverAll(t, oneAndBatches(5), func(t *testing.T, batch fifo.Queue) {
@@ -354,12 +326,10 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 		first.Delay, second.Delay = delay, delay
 		id := b.sendAll(first)[0]
 		if delay == 0 {
-			_, _, err := b.q.Group("g").Pause(t.Context(), "")
-			require.NoError(t, err)
+			require.NoError(t, pausing(b.q.Group("g").Pause(t.Context(), "")))
 		}
 		claim := b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
-		replaced := make(chan bool, 1)
-		go func() { replaced <- b.replaces(id, second) }()
+		replaced := b.replacesBeside(id, second)
 		await(t, "the producer", func() bool {
 			return len(replaced) > 0 || query[bool](b, "SELECT EXISTS (SELECT FROM pg_stat_activity "+
 				"WHERE datname = current_database() AND wait_event = 'PgSleep')")
@@ -373,9 +343,9 @@ func TestReplaceWhatAClaimLooksAt(t *testing.T) {
 // It does not wait for long: somebody may keep the job.
 func TestReplaceWhatSomebodyKeeps(t *testing.T) {
 	b := newBed(t)
-	first, second := newer("g", "a", "first"), newer("g", "a", "second")
+	first := newer("g", "a", "first")
 	first.Delay = time.Hour
 	id := b.sendAll(first)[0]
 	b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
-	require.False(t, b.replaces(id, second))
+	require.False(t, b.replaces(id, newer("g", "a", "second")))
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -92,13 +91,7 @@ func (r *roster) starts(group string) (ids []int64) {
 // crowd returns a worker of five lanes that works q. Its handlers are in the roster, and not in the ledger, which
 // wants one job of a group at a time.
 func (b *bed) crowd(r *roster, batch fifo.Queue, h fifo.Handler, adjust ...func(*fifo.Worker)) *fifo.Worker {
-	w := &fifo.Worker{
-		Client: b.client, Concurrency: 5, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
-	}
-	for _, f := range adjust {
-		f(w)
-	}
+	w := b.bare(slices.Insert(adjust, 0, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 5, 0 }))
 	batch.Handler = func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, h) }
 	w.HandleQueue("q", batch)
 	return w

@@ -21,11 +21,7 @@ func (b *bed) runsOne(w *fifo.Worker) bool {
 func TestRunOne(t *testing.T) {
 	b := newBed(t)
 	w := b.worker(failingOn("bad", errOnPurpose))
-	one := func() bool {
-		t.Helper()
-		ran := b.runsOne(w)
-		return ran
-	}
+	one := func() bool { return b.runsOne(w) }
 	require.False(t, one(), "there is none")
 	b.sendAll(fifo.Message{Queue: "other", GroupID: "g"}, fifo.Message{Queue: "q", GroupID: "later", Delay: time.Hour})
 	require.False(t, one(), "none that may run")
@@ -76,6 +72,5 @@ func TestRunOneGivesBack(t *testing.T) {
 	require.Zero(t, b.jobs()[0].Attempts)
 	require.True(t, b.runsOne(b.worker(nop)))
 	require.Equal(t, []int64{ids[0], ids[0]}, b.ledger.order())
-	_, err := b.worker(nop).RunOne(ctx)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, second(b.worker(nop).RunOne(ctx)), context.Canceled)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/migrations"
 )
@@ -48,40 +49,46 @@ var scopesWithin = map[string]scopeWithin{
 	},
 }
 
+// undoneAndKept does something in a transaction that is undone, and again in one that is committed. Nobody may see
+// anything of it before. On the pool it is done once.
+func (b *bed) undoneAndKept(within scopeWithin, s fifo.Scope, do func(s fifo.Scope), unseen func()) {
+	b.t.Helper()
+	in, end := within(b, s)
+	do(in)
+	if end.undo == nil {
+		return
+	}
+	unseen()
+	require.NoError(b.t, end.undo())
+	unseen()
+	in, end = within(b, s)
+	do(in)
+	unseen()
+	require.NoError(b.t, end.commit())
+}
+
 // What the verbs do in a transaction is there if and when that commits, and they see it before.
 func TestScopeInATransaction(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		if kind == "pool" {
-			continue
-		}
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			b.plant("q", 2, "a")
-			b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)
-				VALUES ('q', 'a', 1001, 'one', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
-				"at": "2026-01-01T00:00:00Z"}]'), ('q', 'a', 1002, 'two', 1, now(), NULL)`)
-			for _, kept := range []bool{false, true} {
-				inTx, end := within(b, b.q.Group("a"))
-				b.tidy(inTx)
-				require.Len(t, b.jobs(), 2, "not yet")
-				require.Len(t, b.deadLetters(), 2)
-				require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Paused))
-				require.False(t, b.runsOne(b.worker(nop)), "it stands still")
-				if kept {
-					require.NoError(t, end.commit())
-					require.Empty(t, b.deadLetters())
-				} else {
-					require.NoError(t, end.undo())
-					require.Len(t, b.deadLetters(), 2)
-				}
-			}
-			job := only(t, b.jobs())
-			require.Equal(t, int64(1001), job.ID)
-			require.Len(t, job.Failures, 1)
-			require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Paused), 1)
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		b.plant("q", 2, "a")
+		b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures)
+			VALUES ('q', 'a', 1001, 'one', 1, now(), '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
+			"at": "2026-01-01T00:00:00Z"}]'), ('q', 'a', 1002, 'two', 1, now(), NULL)`)
+		b.undoneAndKept(within, b.q.Group("a"), func(s fifo.Scope) {
+			b.tidy(s)
+			require.False(t, b.runsOne(b.worker(nop)), "it stands still")
+		}, func() {
+			require.Len(t, b.jobs(), 2)
+			require.Len(t, b.deadLetters(), 2)
+			require.Empty(t, b.groups(b.client, fifo.Page{}, fifo.Paused))
 		})
-	}
+		job := only(t, b.jobs())
+		require.Equal(t, int64(1001), job.ID)
+		require.Len(t, job.Failures, 1)
+		require.Empty(t, b.deadLetters())
+		require.Len(t, b.groups(b.client, fifo.Page{}, fifo.Paused), 1)
+	})
 }
 
 // tidy pauses a group, purges it, redrives one of its two dead letters and deletes the other.
@@ -201,8 +208,7 @@ func TestErrorsOfVerbs(t *testing.T) {
 		for verb, err := range verbsOf(t.Context(), c.Queue("q")) {
 			require.ErrorIs(t, err, x.want, verb)
 		}
-		_, err := c.Pauses(t.Context())
-		require.ErrorIs(t, err, x.want)
+		require.ErrorIs(t, second(c.Pauses(t.Context())), x.want)
 		require.NoError(t, c.Close())
 	}
 	b.exec("DROP TABLE pgfifo.jobs, pgfifo.dead_letters, pgfifo.pauses")
@@ -213,8 +219,7 @@ func TestErrorsOfVerbs(t *testing.T) {
 	for verb, err := range verbsOf(t.Context(), b.q) {
 		require.ErrorContains(t, err, "q: ", verb)
 	}
-	_, err := b.client.Pauses(t.Context())
-	require.ErrorContains(t, err, "fifo: list pauses of all queues")
+	require.ErrorContains(t, second(b.client.Pauses(t.Context())), "fifo: list pauses of all queues")
 }
 
 // WaitEmpty waits for the last job of the queue or the group, and for no other.
@@ -226,7 +231,6 @@ func TestWaitEmpty(t *testing.T) {
 	b.plant("q", 1, "a", "c", "é")
 	require.NoError(t, b.q.Group("b").WaitEmpty(promptly(t)))
 	for _, s := range []fifo.Scope{b.q, b.q.Group("é"), b.q.Group("c")} {
-		ended := make(chan error, 1)
 		h := newBlocking()
 		r := b.run(b.worker(h.handle, func(w *fifo.Worker) { w.Concurrency = 3 }))
 		for range 3 {
@@ -235,7 +239,7 @@ func TestWaitEmpty(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		require.ErrorIs(t, s.WaitEmpty(ctx), context.DeadlineExceeded, "they run")
 		cancel()
-		go func() { ended <- s.WaitEmpty(promptly(t)) }()
+		ended := beside(func() error { return s.WaitEmpty(promptly(t)) })
 		close(h.release)
 		require.NoError(t, receive(t, ended, "the end"))
 		require.NoError(t, r.stop())

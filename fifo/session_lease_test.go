@@ -44,7 +44,7 @@ func TestSessionCompletesWhatIsDone(t *testing.T) {
 	b := bySession.on(newBed(t))
 	h := newBlocking()
 	// The first one may be handed out before the others are in line. They are by the time it has ended.
-	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g")
+	b.plant("q", 1, "a", "b", "c")
 	r := b.run(b.each(fifo.Queue{BatchGroups: 2}, func(ctx context.Context, job *fifo.Job) error {
 		if b.ledger.started() != 2 {
 			return nil
@@ -54,8 +54,7 @@ func TestSessionCompletesWhatIsDone(t *testing.T) {
 	canceled := receive(t, h.started, "the first job of a batch")
 	require.Equal(t, 2, b.sessionGroups())
 	b.listening()
-	_, _, err := b.q.Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")
-	require.NoError(t, err)
+	require.NoError(t, pausing(b.q.Group(b.ledger.starts[1].GroupID).Cancel(t.Context(), "")))
 	await(t, "the groups to be let go", func() bool { return b.sessionGroups() == 0 })
 	require.NoError(t, r.stop())
 	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Returned, fifo.Succeeded}, b.ledger.outcomes())
@@ -75,16 +74,12 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
 	b.send("g", nil)
-	started := make(chan struct{}, 1)
-	r := b.run(b.worker(func(ctx context.Context, _ *fifo.Job) error {
-		started <- struct{}{}
-		<-ctx.Done()
-		return ctx.Err()
-	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.Heartbeat = time.Millisecond, 3*time.Second }))
-	receive(t, started, "the handler")
-	tx := b.begin()
-	_, err := tx.Exec(t.Context(), "LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
-	require.NoError(t, err)
+	h := newBlocking()
+	r := b.run(b.worker(h.handle, oneLane, func(w *fifo.Worker) {
+		w.DrainTimeout, w.Heartbeat = time.Millisecond, 3*time.Second
+	}))
+	receive(t, h.started, "the handler")
+	tx := b.beginWith("LOCK TABLE pgfifo.queue_groups IN ACCESS EXCLUSIVE MODE")
 	r.cancel()
 	await(t, "the session to wait", func() bool {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
@@ -104,30 +99,25 @@ func TestGivenBackBesideALockedTable(t *testing.T) {
 func TestLossOfASessionIsTold(t *testing.T) {
 	b := bySession.on(newBed(t))
 	b.ledger.overlaps = true
-	groups := []string{"a", "b", "c"}
-	for _, g := range groups {
-		b.send(g, nil)
-	}
-	begun, causes := make(chan struct{}, len(groups)), make(chan error, len(groups))
+	const n = 3
+	b.sendMany("q", n, 1)
+	h := newBlocking()
 	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if job.Attempt() > 1 {
 			return nil
 		}
-		begun <- struct{}{}
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return ctx.Err()
-	}, func(w *fifo.Worker) { w.SessionConcurrency = len(groups) })
+		return h.handle(ctx, job)
+	}, func(w *fifo.Worker) { w.SessionConcurrency = n })
 	b.run(w)
-	for range groups {
-		receive(t, begun, "a handler")
+	for range n {
+		receive(t, h.started, "a handler")
 	}
-	require.NoError(t, b.kill(t.Context(), b.keeper("a")))
-	for range groups {
-		require.ErrorIs(t, receive(t, causes, "a handler's end"), fifo.ErrLost)
+	require.NoError(t, b.kill(t.Context(), b.keeper("g0")))
+	for range n {
+		require.ErrorIs(t, receive(t, h.causes, "a handler's end"), fifo.ErrLost)
 	}
 	b.drained()
-	require.EqualValues(t, len(groups), w.Stats().Lost)
+	require.EqualValues(t, n, w.Stats().Lost)
 }
 
 // Who waits for the job's transaction waits no longer than the session lives, whatever context he asks with.
@@ -174,9 +164,7 @@ func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
 	b.sendMany("q", n, 1)
 	b.run(w)
 	await(t, "all", func() bool { return w.Stats().Running == n })
-	tx := b.begin()
-	_, err := tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
-	require.NoError(t, err)
+	tx := b.beginWith("SELECT FROM pgfifo.jobs FOR UPDATE")
 	close(done)
 	await(t, "a wait", func() bool { return b.blocked() > 0 })
 	b.send("quick", make([]any, 20)...)
@@ -204,14 +192,11 @@ func TestWhoRunsBySession(t *testing.T) {
 	now := time.Now()
 	b.run(w)
 	receive(t, began, "the handler")
-	pid := query[int](b, `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	pid := b.keeper("g")
 	check := func() fifo.Status {
 		t.Helper()
-		list := b.groups(b.client, fifo.Page{}, fifo.Held)
-		require.Len(t, list, 1)
 		why := b.why("g")
-		require.Equal(t, why, list[0])
+		require.Equal(t, why, only(t, b.groups(b.client, fifo.Page{}, fifo.Held)))
 		require.Equal(t, fifo.Held, why.State)
 		require.True(t, why.Held)
 		require.Equal(t, ids[0], why.HeadID)

@@ -75,26 +75,15 @@ func TestTerminateInATransaction(t *testing.T) {
 		b.plant("q", 1, "g")
 		b.kept("g", b.jobs()[0].ID)
 		e := b.listen()
-		for _, kept := range []bool{false, true} {
-			s, end := within(b, b.q.Group("g"))
-			if end.commit == nil && !kept {
-				continue
-			}
+		b.undoneAndKept(within, b.q.Group("g"), func(s fifo.Scope) {
 			require.True(t, b.terminates(s))
-			switch {
-			case !kept:
-				require.NoError(t, end.undo())
-				require.Equal(t, fifo.Held, b.why("g").State)
-				continue
-			case end.commit != nil:
-				require.Equal(t, fifo.Held, b.why("g").State)
-				require.Empty(t, e.before())
-				require.NoError(t, end.commit())
-			}
-			require.Equal(t, fifo.Due, b.why("g").State)
-			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
-			require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
-		}
+		}, func() {
+			require.Equal(t, fifo.Held, b.why("g").State)
+			require.Empty(t, e.before())
+		})
+		require.Equal(t, fifo.Due, b.why("g").State)
+		require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}],"c":true}`, e.next())
+		require.JSONEq(t, `{"q":"q","g":[{"g":"g","i":0}]}`, e.next())
 	})
 }
 
@@ -109,8 +98,7 @@ func TestTerminateLeavesTheSession(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, b.terminates(b.q.Group("other")))
 	require.False(t, b.terminates(b.q.Group("g")), "it could not be taken")
-	_, err = conn.Exec(t.Context(), "COMMIT")
-	require.NoError(t, err)
+	require.NoError(t, second(conn.Exec(t.Context(), "COMMIT")))
 	require.True(t, b.terminates(b.q.Group("g")))
 	require.NoError(t, conn.Ping(t.Context()))
 }
@@ -119,7 +107,7 @@ func TestTerminateLeavesTheSession(t *testing.T) {
 // counted.
 func TestTerminateInABatchBySession(t *testing.T) {
 	b := bySession.on(newList(t))
-	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT 'q', g, '' FROM unnest('{a, b, c}'::text[]) g`)
+	b.plant("q", 1, "a", "b", "c")
 	h := newBlocking()
 	var taken atomic.Bool
 	w := b.each(fifo.Queue{BatchGroups: 3}, func(ctx context.Context, job *fifo.Job) error {

@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -70,38 +69,6 @@ func (b *bed) all(tx pgx.Tx, id int64, check func(name string, err error)) (take
 	return taken
 }
 
-// A job that a session runs is not touched, whether its handler has the job's transaction or not. What waits behind it
-// is. The job ends although the operator's transaction is open.
-func TestVerbsPassOverWhatASessionRuns(t *testing.T) {
-	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
-		b := bySession.on(newBed(t))
-		ids := b.send("g", "one", "two")
-		h := newBlocking()
-		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if taken {
-				if _, err := job.PgxTx(ctx); err != nil {
-					return err
-				}
-			}
-			return h.handle(ctx, job)
-		}))
-		receive(t, h.started, "the head")
-		tx := b.begin()
-		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
-			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-			require.ErrorContains(t, err, " runs since ", name)
-		}))
-		n, err := b.q.InPgx(tx).Purge(promptly(t))
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		close(h.release)
-		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
-		require.NoError(t, tx.Rollback(t.Context()))
-		b.drained()
-		require.Equal(t, ids, b.ledger.order())
-	})
-}
-
 // What a session that has died has left behind is no job that runs, nor is one beside the job that a session runs.
 func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, dead bool) {
@@ -121,55 +88,43 @@ func TestVerbsTakeWhatNoSessionRuns(t *testing.T) {
 // A claim that commits when a verb has begun, and before it has locked the job, is seen: the verb asks for it behind
 // the lock. So it is if the queue has been given the lease by then.
 func TestVerbsLookBehindTheLock(t *testing.T) {
-	t.Parallel()
-	const gate = 7
-	for file, args := range map[string][]any{
-		"lock_job": {}, "purge": {}, "move": {"elsewhere", nil, false},
-	} {
-		for _, meanwhile := range []bool{false, true} {
-			t.Run(fmt.Sprint(file, " ", meanwhile), func(t *testing.T) {
-				b := newBed(t)
-				if !meanwhile {
-					bySession.on(b)
-				}
-				b.plant("q", 1, "g")
-				before := b.jobs()
-				args := append([]any{"q", "g", before[0].ID}, args...)
-				if file == "purge" || file == "move" {
-					args = append(args[:2:2], args[3:]...)
-				}
-				sql, err := os.ReadFile("sql/" + file + ".sql")
-				require.NoError(t, err)
-				waits := pgtest.Mutate(t, string(sql), "WHERE j.queue = $1",
-					fmt.Sprintf("WHERE pg_advisory_xact_lock_shared(%d) IS NOT NULL AND j.queue = $1", gate))
-				holder := pgtest.Conn(t, b.url)
-				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_lock($1)", gate)
-				require.NoError(t, err)
-				verb, ended := pgtest.Conn(t, b.url), make(chan error, 1)
-				tag := pgconn.CommandTag{}
-				go func() {
-					var err error
-					tag, err = verb.Exec(context.WithoutCancel(t.Context()), waits, args...)
-					ended <- err
-				}()
-				await(t, "the verb to begin", func() bool {
-					return query[bool](b, "SELECT cardinality(pg_blocking_pids($1)) > 0", verb.PgConn().PID())
-				})
-				if meanwhile {
-					bySession.on(b)
-				}
-				b.kept("g", before[0].ID)
-				_, err = holder.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", gate)
-				require.NoError(t, err)
-				require.NoError(t, receive(t, ended, "the verb"))
-				if file != "purge" { // which answers with a number
-					require.Zero(t, tag.RowsAffected())
-				}
-				require.Equal(t, before, b.jobs())
-				require.Empty(t, b.deadLetters())
+	pgtest.OverNamed(t, map[string][]any{
+		"lock_job": {"q", "g", int64(1)}, "purge": {"q", "g"}, "move": {"q", "g", "elsewhere", nil, false},
+	}, func(t *testing.T, file string, args []any) {
+		pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, meanwhile bool) {
+			b := newBed(t)
+			if !meanwhile {
+				bySession.on(b)
+			}
+			b.plant("q", 1, "g")
+			before := b.jobs()
+			require.Equal(t, int64(1), before[0].ID)
+			sql, err := os.ReadFile("sql/" + file + ".sql")
+			require.NoError(t, err)
+			waits := pgtest.Mutate(t, string(sql), "WHERE j.queue = $1",
+				"WHERE pg_advisory_xact_lock_shared(7) IS NOT NULL AND j.queue = $1")
+			gate := b.beginWith("SELECT pg_advisory_xact_lock(7)")
+			verb, tag := pgtest.Conn(t, b.url), pgconn.CommandTag{}
+			ended := beside(func() (err error) {
+				tag, err = verb.Exec(context.WithoutCancel(t.Context()), waits, args...)
+				return err
 			})
-		}
-	}
+			await(t, "the verb to begin", func() bool {
+				return query[bool](b, "SELECT cardinality(pg_blocking_pids($1)) > 0", verb.PgConn().PID())
+			})
+			if meanwhile {
+				bySession.on(b)
+			}
+			b.kept("g", before[0].ID)
+			require.NoError(t, gate.Rollback(t.Context()))
+			require.NoError(t, receive(t, ended, "the verb"))
+			if file != "purge" { // which answers with a number
+				require.Zero(t, tag.RowsAffected())
+			}
+			require.Equal(t, before, b.jobs())
+			require.Empty(t, b.deadLetters())
+		})
+	})
 }
 
 // A transaction whose snapshot is older than its locks does not see who runs what: it is told so.
@@ -189,47 +144,8 @@ func TestVerbsOnSessionsAtRepeatableRead(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		pgErr := (*pgconn.PgError)(nil)
-		require.ErrorAs(t, err, &pgErr)
-		require.Equal(t, "0A000", pgErr.Code)
+		require.ErrorContains(t, err, "0A000")
 	}
-}
-
-// A job runs, also for what its own handler does in the job's transaction, or beside it.
-func TestVerbsPassOverTheSessionsJobThatCalls(t *testing.T) {
-	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
-		b := bySession.on(newList(t))
-		ids := b.send("g", "calls", "waits")
-		b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if job.ID != ids[0] {
-				return note(ctx, job)
-			}
-			var tx pgx.Tx
-			var err error
-			if taken {
-				if err := note(ctx, job); err != nil {
-					return err
-				}
-				tx, err = job.PgxTx(ctx)
-			} else {
-				tx, err = b.pool.Begin(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			got := b.all(tx, job.ID, func(name string, err error) {
-				require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-			})
-			require.Equal(t, []int{1, 1, 1, 1}, got)
-			if !taken {
-				return tx.Rollback(ctx)
-			}
-			return nil
-		}))
-		require.Equal(t, ids, b.ledger.order())
-		want := map[bool]int{true: 2, false: 1}[taken]
-		require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"))
-	})
 }
 
 // A job that a session runs, or has died with, keeps its payload.
@@ -260,47 +176,64 @@ func TestRedriveOfWhatASessionDiedWith(t *testing.T) {
 	require.Empty(t, b.deadLetters())
 }
 
+// A job runs, also for what its own handler does in the job's transaction, or beside it.
 func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
-	ctx := context.Background()
-	verbs := map[string]func(g fifo.Scope, id int64) (int, error){
-		"move":   func(g fifo.Scope, _ int64) (int, error) { return g.Move(ctx, g.Group("elsewhere")) },
-		"purge":  func(g fifo.Scope, _ int64) (int, error) { return g.Purge(ctx) },
-		"bury":   func(g fifo.Scope, id int64) (int, error) { return 0, g.Bury(ctx, id, "of no use") },
-		"delete": func(g fifo.Scope, id int64) (int, error) { return 0, g.Delete(ctx, id) },
-		"retry":  func(g fifo.Scope, id int64) (int, error) { return 0, g.RetryNow(ctx, id) },
-		"edit": func(g fifo.Scope, id int64) (int, error) {
-			return 0, g.Edit(ctx, id, func(job *fifo.Job) error { job.Payload = nil; return nil })
-		},
+	type row struct {
+		settings fifo.Settings
+		beside   bool
 	}
-	pgtest.OverEach(t, []int{1, 2}, func(t *testing.T, limit int) {
+	session := fifo.Settings{SessionLease: true}
+	pgtest.OverAll(t, map[string]row{
+		"one": {}, "several": {fifo.Settings{GroupLimit: 2}, false}, "session": {session, false},
+		"beside the job of a session": {session, true},
+	}, func(t *testing.T, x row) {
 		b := newList(t)
-		require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
-		n := make(map[string]int)
+		require.NoError(t, b.q.Configure(t.Context(), x.settings))
 		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-			if err := note(ctx, job); err != nil || string(job.Payload) != "calls" {
+			name := string(job.Payload)
+			if name == "waits" {
+				return note(ctx, job)
+			}
+			call := func(tx pgx.Tx) error {
+				require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
+					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+				}))
+				g, n, err := b.q.InPgx(tx).Group("g"), 1, error(nil)
+				switch name {
+				case "move":
+					n, err = g.Move(ctx, g.Group("h"))
+				case "purge":
+					n, err = g.Purge(ctx)
+				default:
+					require.ErrorIs(t, oneJob[name](ctx, g, job.ID), fifo.ErrJobHeld)
+				}
+				require.Equal(t, 1, n, name)
 				return err
 			}
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
+			if x.beside {
+				return pgx.BeginFunc(ctx, b.pool, call)
 			}
-			name := job.GroupID
-			n[name], err = verbs[name](b.q.InPgx(tx).Group(name), job.ID)
-			if name != "move" && name != "purge" && errors.Is(err, fifo.ErrJobHeld) {
-				n[name], err = 1, nil
-			}
-			return err
+			return errors.Join(note(ctx, job), withPgx(func(_ context.Context, _ *fifo.Job, tx pgx.Tx) error {
+				return call(tx)
+			})(ctx, job))
 		}, oneLane))
-		for name := range verbs {
-			ids := b.send(name, "calls", "waits")
+		for _, name := range []string{"move", "purge", "retry", "delete", "bury", "edit"} {
+			ids := b.send("g", name, "waits")
 			b.drained()
-			b.ends(name, 1)
-			require.Equal(t, 1, n[name], name)
+			want := 2
+			if name == "purge" {
+				want--
+			}
+			if x.beside {
+				want--
+			}
+			require.Equal(t, want, query[int](b, "SELECT count(*) FROM list"), name)
 			require.Empty(t, b.deadLetters(), name)
-			done := map[bool]int{true: 1, false: 2}[name == "purge"]
-			require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"), name)
 			b.exec("DELETE FROM list")
 			b.ledger.sent = ids[:1]
+		}
+		for _, err := range b.ledger.errs() {
+			require.NoError(t, err)
 		}
 	})
 }
@@ -310,19 +243,17 @@ func TestReplaceTheJobThatCalls(t *testing.T) {
 	b := newBed(t)
 	b.send("h", make([]any, tuning.Many)...) // the first jobs of a lane are marked
 	replaced := make(chan bool, 1)
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.GroupID == "h" {
-			return nil
-		}
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
+	enqueue := withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 		got, err := b.client.EnqueuePgxTx(ctx, tx, newer("g", "a", "newer"))
 		replaced <- err == nil && got[0].Replaced
 		return err
-	}, oneLane)
-	r := b.run(w)
+	})
+	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "h" {
+			return nil
+		}
+		return enqueue(ctx, job)
+	}, oneLane))
 	b.drained()
 	b.sendAll(newer("g", "a", "older"))
 	r.finish()

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -17,24 +16,26 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// settings returns those of queue q.
+func (b *bed) settings() fifo.Settings {
+	b.t.Helper()
+	got, err := b.q.Settings(b.t.Context())
+	require.NoError(b.t, err)
+	return got
+}
+
 // The first that configures a queue wins, the same again changes nothing, and others are refused, with both values.
 func TestConfigure(t *testing.T) {
 	b := newBed(t)
 	ctx, q := t.Context(), b.q
 	defaults := fifo.Settings{DedupWindow: 5 * time.Minute, GroupLimit: 1}
-	requireSettings := func(want fifo.Settings) {
-		t.Helper()
-		got, err := q.Settings(ctx)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	requireSettings(defaults)
+	require.Equal(t, defaults, b.settings())
 	mine := fifo.Settings{DedupWindow: time.Hour + time.Nanosecond, DedupByGroup: true}
 	stored := fifo.Settings{DedupWindow: time.Hour + time.Microsecond, DedupByGroup: true, GroupLimit: 1}
 	for range 2 {
 		require.NoError(t, q.Configure(ctx, mine))
 		require.NoError(t, q.Configure(ctx, stored))
-		requireSettings(stored)
+		require.Equal(t, stored, b.settings())
 	}
 	for _, other := range []fifo.Settings{{}, {DedupByGroup: true}, {DedupWindow: stored.DedupWindow}} {
 		err := q.Configure(ctx, other)
@@ -44,7 +45,7 @@ func TestConfigure(t *testing.T) {
 		}
 		require.Equal(t, !other.DedupByGroup, strings.Contains(err.Error(), "DedupByGroup is true, not false"))
 		require.NotContains(t, err.Error(), "GroupLimit")
-		requireSettings(stored)
+		require.Equal(t, stored, b.settings())
 	}
 	require.NoError(t, b.client.Queue("other").Configure(ctx, fifo.Settings{}), "of another queue")
 	require.NoError(t, b.client.Queue("other").Configure(ctx, defaults), "zero is the default")
@@ -61,12 +62,11 @@ func TestConfigure(t *testing.T) {
 		require.ErrorIs(t, q.Reconfigure(ctx, stored, invalid), fifo.ErrInvalidSettings)
 	}
 	for _, s := range []fifo.Scope{q.Group("g"), b.client.Queue("")} {
-		_, err := s.Settings(ctx)
-		require.ErrorIs(t, err, fifo.ErrInvalidID)
+		require.ErrorIs(t, second(s.Settings(ctx)), fifo.ErrInvalidID)
 		require.ErrorIs(t, s.Configure(ctx, stored), fifo.ErrInvalidID)
 		require.ErrorIs(t, s.Reconfigure(ctx, stored, stored), fifo.ErrInvalidID)
 	}
-	requireSettings(stored)
+	require.Equal(t, stored, b.settings())
 }
 
 // A change says what it replaces, and is refused if that is not what there is.
@@ -92,12 +92,10 @@ func TestReconfigure(t *testing.T) {
 	err = b.client.InTx(ctx, func(tx pgx.Tx) error {
 		require.NoError(t, q.InPgx(tx).Reconfigure(ctx, second, first))
 		require.NoError(t, b.client.Queue("r").InPgx(tx).Configure(ctx, second))
-		return errors.New("undone")
+		return errOnPurpose
 	})
-	require.ErrorContains(t, err, "undone")
-	got, err := q.Settings(ctx)
-	require.NoError(t, err)
-	require.Equal(t, fifo.Settings{DedupWindow: 5 * time.Minute, DedupByGroup: true, GroupLimit: 1}, got)
+	require.ErrorIs(t, err, errOnPurpose)
+	require.Equal(t, fifo.Settings{DedupWindow: 5 * time.Minute, DedupByGroup: true, GroupLimit: 1}, b.settings())
 	require.Equal(t, 1, b.count("queues"))
 }
 
@@ -145,9 +143,7 @@ func TestReconfigureBesideAnother(t *testing.T) {
 		}}
 	})).Queue("q")
 	require.NoError(t, q.Reconfigure(t.Context(), first, second))
-	got, err := q.Settings(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, 2, got.GroupLimit)
+	require.Equal(t, 2, b.settings().GroupLimit)
 }
 
 // Of many processes that start at once with settings that differ, all agree in the end on whose they are: one has its
@@ -156,21 +152,18 @@ func TestConfigureAtOnce(t *testing.T) {
 	b := newBed(t)
 	var wg sync.WaitGroup
 	errs := make([]error, 16)
+	mine := func(i int) time.Duration { return time.Duration(i%4+1) * time.Hour }
 	for i := range errs {
-		wg.Go(func() {
-			mine := fifo.Settings{DedupWindow: time.Duration(i%4+1) * time.Hour}
-			errs[i] = b.q.Configure(t.Context(), mine)
-		})
+		wg.Go(func() { errs[i] = b.q.Configure(t.Context(), fifo.Settings{DedupWindow: mine(i)}) })
 	}
 	wg.Wait()
-	got, err := b.q.Settings(t.Context())
-	require.NoError(t, err)
+	got := b.settings().DedupWindow
 	for i, err := range errs {
-		if time.Duration(i%4+1)*time.Hour == got.DedupWindow {
+		if mine(i) == got {
 			require.NoError(t, err)
 		} else {
 			require.ErrorIs(t, err, fifo.ErrConflict)
-			require.ErrorContains(t, err, fmt.Sprintf("DedupWindow is %v, not ", got.DedupWindow))
+			require.ErrorContains(t, err, fmt.Sprintf("DedupWindow is %v, not ", got))
 		}
 	}
 }

@@ -66,45 +66,32 @@ func testSettingsOfTheHandler(t *testing.T, by lease) {
 	require.Equal(t, len(all), query[int](b, "SELECT count(*) FROM seen"))
 }
 
-// A handler that only reads may say so: it is done all the same.
-func TestReadOnlyHandler(t *testing.T) {
-	pgtest.OverAll(t, map[string]fifo.Queue{"one": {}, "batch": {BatchJobs: 3}}, func(t *testing.T, batch fifo.Queue) {
-		b := newBed(t)
+// A handler that only reads may say so: it is done all the same. The next job of a batch has the session as the first
+// one found it.
+func TestSettingsOfTheJobBefore(t *testing.T) {
+	type row struct {
+		jobs int
+		do   fifo.Handler
+	}
+	readOnly := func(ctx context.Context, job *fifo.Job) error {
+		return bunExec(ctx, job, "SET TRANSACTION READ ONLY")
+	}
+	pgtest.OverAll(t, map[string]row{
+		"read only": {0, readOnly}, "read only, in a batch": {3, readOnly},
+		"another path": {3, func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil { // there is no such table on that path
+				return err
+			}
+			return exec(ctx, job, "SET LOCAL search_path = nowhere")
+		}},
+	}, func(t *testing.T, x row) {
+		b := newList(t)
 		ids := b.send("g", 1, 2, 3)
-		b.work(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-			return bunExec(ctx, job, "SET TRANSACTION READ ONLY")
-		}))
+		b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, x.do))
 		require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
 			"%v", b.ledger.errs())
 		require.Equal(t, ids, b.ledger.order())
 	})
-}
-
-// The next job of a batch has the session as the first one found it.
-func TestSettingsOfTheJobBefore(t *testing.T) {
-	b := newList(t)
-	ids := b.send("g", 1, 2, 3)
-	b.work(b.each(fifo.Queue{BatchJobs: 3}, func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		var path string
-		if err := tx.QueryRow(ctx, "SHOW search_path").Scan(&path); err != nil {
-			return err
-		}
-		if path == "nowhere" {
-			return errOnPurpose
-		}
-		if err := note(ctx, job); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, "SET LOCAL search_path = nowhere")
-		return err
-	}, oneLane))
-	require.Equal(t, []fifo.Outcome{fifo.Succeeded, fifo.Succeeded, fifo.Succeeded}, b.ledger.outcomes(),
-		"%v", b.ledger.errs())
-	require.Equal(t, ids, b.ledger.order())
 }
 
 // A trigger keeps the job's row from being deleted: nothing of the attempt is committed, and the error says so.
@@ -134,6 +121,7 @@ func testJobThatCannotBeDeleted(t *testing.T, by lease) {
 func TestRecordOnABrokenConnection(t *testing.T) {
 	t.Parallel()
 	for ended, outcomes := range map[int32][]fifo.Outcome{
+		0: {fifo.Retried, fifo.Succeeded},
 		1: {fifo.Retried, fifo.Succeeded},
 		2: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
 	} {
@@ -151,15 +139,19 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 			}))
 			b.send("g", nil)
 			var attempts []int
+			asked := 0
 			b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
 				if attempts = append(attempts, job.Attempt()); len(attempts) > 1 {
 					return nil
 				}
 				err := exec(ctx, job, "ROLLBACK")
 				ends.Store(ended)
-				return err
-			}, oneLane))
+				return errors.Join(errOnPurpose, err)
+			}, oneLane, func(w *fifo.Worker) {
+				w.Retry = func(*fifo.Job, error) time.Duration { asked++; return 0 }
+			}))
 			require.Equal(t, []int{1, 2}, attempts)
+			require.Equal(t, len(outcomes)-1, asked, "once a failure: it is a hook, which may count")
 			require.Equal(t, outcomes, b.ledger.outcomes())
 		})
 	}
@@ -207,21 +199,4 @@ func TestRecordedOnce(t *testing.T) {
 		job := only(t, b.jobs())
 		require.Equal(t, 1, job.Attempts)
 	})
-}
-
-// A failure that is recorded on another connection asks Retry once: it is a hook, which may count.
-func TestRetryIsAskedOnce(t *testing.T) {
-	b := newBed(t)
-	b.send("g", nil)
-	asked := 0
-	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.Attempts > 0 {
-			return nil
-		}
-		return errors.Join(errOnPurpose, exec(ctx, job, "ROLLBACK"))
-	}, oneLane, func(w *fifo.Worker) {
-		w.Retry = func(*fifo.Job, error) time.Duration { asked++; return 0 }
-	}))
-	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Succeeded}, b.ledger.outcomes())
-	require.Equal(t, 1, asked)
 }

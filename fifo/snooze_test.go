@@ -10,39 +10,58 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A job that is snoozed keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
-func TestSnooze(t *testing.T) { overLeases(t, testSnooze) }
+// A job that is put off keeps its place and its attempts, however often; its group waits, and what it wrote is undone.
+// Where something is unavailable it waits as the policy says, to which each time is one more attempt.
+func TestPutOff(t *testing.T) { overLeases(t, testPutOff) }
 
-func testSnooze(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	b.exec("CREATE TABLE effects (v integer)")
-	ids := b.sendAll(
-		fifo.Message{Queue: "q", GroupID: "g", Payload: "head", MaxAttempts: 1},
-		fifo.Message{Queue: "q", GroupID: "g", Payload: "next"},
-	)
-	times := 0
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
-			return err
-		}
-		if times++; string(job.Payload) == "head" && times <= 3 {
-			return fmt.Errorf("wrapped: %w", fifo.Snooze(0, errOnPurpose))
-		}
-		return nil
-	}, oneLane)
-	b.work(w)
-	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[0], ids[1]}, b.ledger.order())
-	require.Equal(t, []fifo.Outcome{fifo.Snoozed, fifo.Snoozed, fifo.Snoozed, fifo.Succeeded, fifo.Succeeded},
-		b.ledger.outcomes())
-	require.Equal(t, "snoozed", fifo.Snoozed.String())
-	require.ErrorIs(t, b.ledger.errs()[0], errOnPurpose)
-	require.Equal(t, 2, query[int](b, "SELECT sum(v) FROM effects"), "both in their first attempt, and once")
-	require.Empty(t, b.deadLetters())
-	stats := w.Stats()
-	require.EqualValues(t, 3, stats.Snoozed)
-	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
+func testPutOff(t *testing.T, by lease) {
+	type row struct {
+		says error
+		asks []int // the policy, of these attempts
+	}
+	pgtest.OverAll(t, map[string]row{
+		"snooze":      {fifo.Snooze(0, errOnPurpose), nil},
+		"unavailable": {fifo.Unavailable(errOnPurpose), []int{1, 2, 3, 1}},
+	}, func(t *testing.T, x row) {
+		b := by.on(newBed(t))
+		b.exec("CREATE TABLE effects (v integer)")
+		head := fifo.Message{Queue: "q", GroupID: "g", MaxAttempts: 1}
+		ids := b.sendAll(head, head)
+		times := 0
+		var asked []int
+		w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
+				return err
+			}
+			if times++; times != 4 && times != 6 {
+				return fmt.Errorf("wrapped: %w", x.says)
+			}
+			return nil
+		}, oneLane, func(w *fifo.Worker) {
+			w.Retry = func(job *fifo.Job, err error) time.Duration {
+				if !fifo.IsUnavailable(err) || job.MaxAttempts != 1 {
+					return time.Hour
+				}
+				asked = append(asked, job.Attempt())
+				return 0
+			}
+		})
+		b.work(w)
+		require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[0], ids[1], ids[1]}, b.ledger.order())
+		require.Equal(t, []fifo.Outcome{
+			fifo.Snoozed, fifo.Snoozed, fifo.Snoozed, fifo.Succeeded, fifo.Snoozed, fifo.Succeeded,
+		}, b.ledger.outcomes())
+		require.Equal(t, x.asks, asked)
+		require.ErrorIs(t, b.ledger.errs()[0], errOnPurpose)
+		require.Equal(t, 2, query[int](b, "SELECT sum(v) FROM effects"), "both in their first attempt, and once")
+		require.Empty(t, b.deadLetters())
+		stats := w.Stats()
+		require.EqualValues(t, 4, stats.Snoozed)
+		require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
+	})
 }
 
 // In a batch of one group, what is before it is done, and what is behind it is given back. So it is where something is
@@ -112,13 +131,4 @@ func testSnoozeInABatch(t *testing.T, by lease) {
 		outcomes, _, _ := b.ledger.of(name)
 		require.Equal(t, done, outcomes[0] == fifo.Succeeded, name)
 	}
-}
-
-func TestAsSnooze(t *testing.T) {
-	t.Parallel()
-	d, ok := fifo.AsSnooze(fmt.Errorf("x: %w", fifo.Snooze(time.Minute, errOnPurpose)))
-	require.True(t, ok)
-	require.Equal(t, time.Minute, d)
-	_, ok = fifo.AsSnooze(fifo.RetryAfter(time.Minute, nil))
-	require.False(t, ok)
 }

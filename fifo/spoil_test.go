@@ -26,12 +26,15 @@ func (b *bed) late() (*netfault.Late, *fifo.Client) {
 }
 
 // forsaken runs a statement whose context ends, and whose cancel request is held back.
-func forsaken(ctx context.Context, tx pgx.Tx, late *netfault.Late) error {
+func forsaken(ctx context.Context, job *fifo.Job, late *netfault.Late) error {
+	tx, err := job.PgxTx(ctx)
+	if err != nil {
+		return err
+	}
 	late.Hold()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
-	_, err := tx.Exec(ctx, "SELECT pg_sleep(0.1)")
-	return err
+	return second(tx.Exec(ctx, "SELECT pg_sleep(0.1)"))
 }
 
 // arrives delivers the request when a query says so.
@@ -52,19 +55,14 @@ func TestLateCancelRequest(t *testing.T) {
 		b.send(second, nil)
 		delivered, begun := make(chan struct{}), 0
 		w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
 			if begun++; begun == 1 {
-				return forsaken(ctx, tx, late)
+				return forsaken(ctx, job, late)
 			}
 			go func() {
 				defer close(delivered)
 				b.arrives(late, "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
 			}()
-			_, err = tx.Exec(ctx, "SELECT pg_sleep(2)")
-			return errors.Join(err, ctx.Err())
+			return errors.Join(exec(ctx, job, "SELECT pg_sleep(2)"), ctx.Err())
 		}, oneLane, hasty, func(w *fifo.Worker) { w.Client = client })
 		b.work(w)
 		<-delivered
@@ -75,34 +73,27 @@ func TestLateCancelRequest(t *testing.T) {
 // A job whose settling a late cancel request meets has not failed: it runs again, as it was.
 func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
 	b := newBed(t)
-	b.exec(`CREATE TABLE once (v integer)`)
-	b.exec(`CREATE SEQUENCE times`)
-	b.exec(`CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
-		$$ BEGIN IF nextval('times') = 1 THEN PERFORM pg_sleep(60); END IF; RETURN OLD; END $$`)
-	b.exec(`CREATE TRIGGER dawdle BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION dawdle()`)
+	b.exec(`CREATE TABLE once (v integer);
+		CREATE SEQUENCE times;
+		CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+			$$ BEGIN IF nextval('times') = 1 THEN PERFORM pg_sleep(60); END IF; RETURN OLD; END $$;
+		CREATE TRIGGER dawdle BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION dawdle()`)
 	late, client := b.late()
 	b.send("a", nil)
 	delivered := make(chan struct{})
 	begun := 0
 	b.work(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		begun++
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if begun > 1 {
-			require.Zero(t, job.Attempts)
-		} else {
+		require.Zero(t, job.Attempts)
+		if begun++; begun == 1 {
 			go func() {
 				defer close(delivered)
 				b.arrives(late, "SELECT is_called FROM times")
 			}()
-			if err := forsaken(ctx, tx, late); err != nil {
+			if err := forsaken(ctx, job, late); err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, "INSERT INTO once VALUES (1)")
-		return err
+		return exec(ctx, job, "INSERT INTO once VALUES (1)")
 	}, oneLane, hasty, func(w *fifo.Worker) { w.Client, w.MaxAttempts = client, 1 }))
 	<-delivered
 	require.Equal(t, []fifo.Outcome{fifo.Returned, fifo.Succeeded}, b.ledger.outcomes())
@@ -111,16 +102,12 @@ func TestLateCancelRequestMeetsTheSettling(t *testing.T) {
 
 // Whatever way a handler takes the session's prepared statements away, its job succeeds.
 func TestStatementsTakenAway(t *testing.T) {
-	raw := func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll()
-		return err
-	}
-	unseen := func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
-		return err
-	}
+	raw := withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+		return second(tx.Conn().PgConn().Exec(ctx, "DEALLOCATE ALL").ReadAll())
+	})
+	unseen := func(ctx context.Context, job *fifo.Job) error { return exec(ctx, job, tidying) }
 	type row struct {
-		take func(context.Context, pgx.Tx) error
+		take fifo.Handler
 		jobs int
 		want map[fifo.Outcome]int
 	}
@@ -132,13 +119,7 @@ func TestStatementsTakenAway(t *testing.T) {
 	}, func(t *testing.T, x row) {
 		b := newBed(t)
 		b.send("a", nil, nil, nil)
-		b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
-			return x.take(ctx, tx)
-		}, oneLane))
+		b.work(b.each(fifo.Queue{BatchJobs: x.jobs}, x.take, oneLane))
 		got := map[fifo.Outcome]int{}
 		for _, o := range b.ledger.outcomes() {
 			got[o]++
@@ -157,20 +138,17 @@ func TestGivenBackWithoutStatements(t *testing.T) { overLeases(t, testGivenBackW
 
 func testGivenBackWithoutStatements(t *testing.T, by lease) {
 	b := by.on(newEffects(t))
-	started := make(chan struct{})
+	h := newBlocking()
 	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
 		if job.GroupID != "last" {
 			return nil
 		}
-		err := exec(ctx, job, tidying)
-		close(started)
-		<-ctx.Done()
-		return errors.Join(err, ctx.Err())
+		return errors.Join(exec(ctx, job, tidying), h.handle(ctx, job))
 	}, oneLane, func(w *fifo.Worker) { w.DrainTimeout, w.MaxAttempts = -1, 1 }))
 	b.send("first", slices.Repeat([]any{nil}, 12)...)
 	b.drained()
 	b.send("last", nil)
-	receive(t, started, "the handler")
+	receive(t, h.started, "the handler")
 	require.NoError(t, r.stop())
 	outcomes, _, _ := b.ledger.of("last")
 	require.Equal(t, []fifo.Outcome{fifo.Returned}, outcomes)

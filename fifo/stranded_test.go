@@ -2,84 +2,33 @@ package fifo_test
 
 import (
 	"context"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A balancer loses the server's side of connections, and keeps the other in order.
-type balancer struct {
-	dial  pgconn.DialFunc
-	mu    sync.Mutex
-	conns []*behindBalancer
-}
-
-type behindBalancer struct {
-	net.Conn
-	mu       sync.Mutex
-	stranded bool
-}
-
-func (b *balancer) connect(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := b.dial(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := &behindBalancer{Conn: conn}
-	b.conns = append(b.conns, c)
-	return c, nil
-}
-
-// strand loses all that there are.
-func (b *balancer) strand() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, c := range b.conns {
-		c.mu.Lock()
-		c.stranded = true
-		c.mu.Unlock()
-	}
-	b.conns = nil
-}
-
-// Write takes what is sent, and the server does not get it. It answers nothing then.
-func (c *behindBalancer) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stranded {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-// Connections that a balancer has lost are given up: sockets tell nothing of that.
+// Connections of which a balancer has lost the server's side are given up: sockets tell nothing of that.
 func TestStrandedConnections(t *testing.T) { overLeases(t, testStrandedConnections) }
 
 func testStrandedConnections(t *testing.T, by lease) {
 	b := by.on(newBed(t))
-	lossy := &balancer{}
-	w := b.worker(nop, func(w *fifo.Worker) {
-		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
-			lossy.dial = cfg.ConnConfig.DialFunc
-			cfg.ConnConfig.DialFunc = lossy.connect
-		}))
-		w.Heartbeat, w.Silence, w.Concurrency = 100*time.Millisecond, time.Second, 3
+	r := b.road()
+	w := b.worker(nop, hasty, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))
+		w.Concurrency = 3
 	})
 	b.run(w)
 	b.sendMany("q", 3, 3)
 	b.drained()
 	ready(t, w)
-	lossy.strand()
+	r.proxy.Drop(netfault.ToServer, true)
+	r.open() // for new ones
 	b.sendMany("q", 3, 3)
 	b.drained()
 	ready(t, w)
@@ -109,10 +58,7 @@ func testLockedIsNotStranded(t *testing.T, tracked string) {
 	b.run(w)
 	b.send("g", nil)
 	b.drained()
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.attempt_marks")
-	require.NoError(t, err)
+	tx := b.beginWith("LOCK TABLE pgfifo.attempt_marks")
 	b.send("g", nil)
 	await(t, "a worker that is not ready: its lane waits", func() bool { return w.Ready() != nil })
 	seen := looks.Queries.Load()

@@ -36,13 +36,10 @@ func TestTriggerThatKeepsRows(t *testing.T) {
 				msgs[i] = fifo.Message{Queue: "q", GroupID: "new", Payload: payload}
 				adjust(&msgs[i])
 			}
-			var err error
 			if tx == nil {
-				_, err = c(b).Enqueue(b.t.Context(), msgs...)
-			} else {
-				_, err = c(b).EnqueuePgxTx(b.t.Context(), tx, msgs...)
+				return second(c(b).Enqueue(b.t.Context(), msgs...))
 			}
-			return err
+			return second(c(b).EnqueuePgxTx(b.t.Context(), tx, msgs...))
 		}
 	}
 	own := func(b *bed) *fifo.Client { return b.client }
@@ -54,27 +51,24 @@ func TestTriggerThatKeepsRows(t *testing.T) {
 		}
 	}
 	function := func(args string) act {
-		return func(b *bed, _ fifo.Scope, tx pgx.Tx) (err error) {
+		return func(b *bed, _ fifo.Scope, tx pgx.Tx) error {
 			sql := "SELECT pgfifo.enqueue('q', 'new', n::text" + args + ") FROM generate_series(0, 2) n"
 			if tx == nil {
-				_, err = b.pool.Exec(b.t.Context(), sql)
-			} else {
-				_, err = tx.Exec(b.t.Context(), sql)
+				return second(b.pool.Exec(b.t.Context(), sql))
 			}
-			return err
+			return second(tx.Exec(b.t.Context(), sql))
 		}
 	}
 	pgtest.OverAll(t, map[string]act{
 		"enqueue": enqueue(own, func(*fifo.Message) {}),
 		"enqueue in the order of commits": enqueue(func(b *bed) *fifo.Client {
-			return b.open(b.pool, func(c *fifo.Config) { c.CommitOrder = true })
+			return b.open(b.pool, commitOrder)
 		}, func(*fifo.Message) {}),
 		"enqueue what may be a duplicate": enqueue(own, func(m *fifo.Message) { m.DedupID = m.Payload.(string) }),
 		"function":                        function(""),
 		"function, deduplicated":          function(", dedup_id => n::text"),
 		"move": func(b *bed, in fifo.Scope, _ pgx.Tx) error {
-			_, err := in.Group("g").Move(b.t.Context(), b.client.Queue("other"))
-			return err
+			return second(in.Group("g").Move(b.t.Context(), b.client.Queue("other")))
 		},
 		"redrive":             redrive(false),
 		"redrive to the tail": redrive(true),
@@ -96,8 +90,7 @@ func TestTriggerThatKeepsRows(t *testing.T) {
 			undo := b.suppress(when)
 			require.Error(t, do(b, b.q, nil), when)
 			require.Equal(t, before, query[string](b, stored), when)
-			tx, err := b.pool.Begin(t.Context())
-			require.NoError(t, err)
+			tx := b.begin()
 			require.Error(t, do(b, b.q.InPgx(tx), tx), when)
 			_ = tx.Commit(t.Context()) // who takes no notice of it
 			require.Equal(t, before, query[string](b, stored), when)

@@ -13,23 +13,30 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// frozenSweep runs a worker whose sweep has locked the idle group g and freezes then, as its server sees it.
+func (b *bed) frozenSweep(h fifo.Handler, adjust ...func(*fifo.Worker)) (thaw func()) {
+	b.t.Helper()
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
+	frozen, thawed := make(chan struct{}), make(chan struct{})
+	f := &meanwhile{text: "DELETE FROM pgfifo.queue_groups", do: func() {
+		close(frozen)
+		<-thawed
+	}}
+	b.run(b.worker(h, append(adjust, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
+		w.SweepInterval = 10 * time.Millisecond
+	})...))
+	receive(b.t, frozen, "the sweep")
+	return func() { close(thawed) }
+}
+
 // A sweeper that freezes while it has locked idle groups keeps them for no longer than a frozen lane would.
 func TestFrozenSweeperFreesGroups(t *testing.T) {
 	b := newBed(t)
-	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
-	frozen, thaw := make(chan struct{}), make(chan struct{})
-	f := &meanwhile{text: "DELETE FROM pgfifo.queue_groups", do: func() { // as its server sees it
-		close(frozen)
-		<-thaw
-	}}
-	sweeper := b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
-	b.run(b.worker(nop, func(w *fifo.Worker) {
-		w.Client = sweeper
-		w.SweepInterval = 10 * time.Millisecond
+	thaw := b.frozenSweep(nop, func(w *fifo.Worker) {
 		w.Heartbeat, w.Silence, w.ServerSilence = 100*time.Millisecond, time.Second, 3500*time.Millisecond
-	}))
-	t.Cleanup(func() { close(thaw) })
-	receive(t, frozen, "the sweep")
+	})
+	t.Cleanup(thaw)
 	b.send("g", nil)
 	const free = "SELECT count(*) FROM (SELECT FROM pgfifo.queue_groups WHERE group_id = 'g' FOR UPDATE SKIP LOCKED) g"
 	require.Zero(t, query[int](b, free))
@@ -41,33 +48,27 @@ func TestFrozenSweeperFreesGroups(t *testing.T) {
 func TestSweepSeesTheNewest(t *testing.T) {
 	b := newBed(t)
 	b.isolate("repeatable read")
-	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', '2000-01-01')")
-	frozen, thaw := make(chan struct{}), make(chan struct{})
-	f := &meanwhile{text: "DELETE FROM pgfifo.queue_groups", do: func() { // as its server sees it
-		close(frozen)
-		<-thaw
-	}}
 	h := newBlocking()
-	b.run(b.worker(h.handle, func(w *fifo.Worker) {
-		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = f }))
-		w.SweepInterval = 10 * time.Millisecond
-	}))
-	receive(t, frozen, "the sweep")
+	thaw := b.frozenSweep(h.handle)
 	b.send("g", nil)
-	close(thaw)
+	thaw()
 	receive(t, h.started, "the handler")
 	require.True(t, query[bool](b, "SELECT created_at < '2001-01-01' FROM pgfifo.queue_groups"), "the row of before")
 	close(h.release)
 	b.drained()
 }
 
-// isolate sets the isolation level that transactions have by default, for connections made from now on.
+// set changes a setting of the database, for connections made from now on.
+func (b *bed) set(setting string) {
+	b.t.Helper()
+	b.exec("ALTER DATABASE " + query[string](b, "SELECT current_database()") + " SET " + setting)
+	b.pool.Reset()
+}
+
+// isolate sets the isolation level that transactions have by default.
 func (b *bed) isolate(level string) {
 	b.t.Helper()
-	b.exec(`DO $$ BEGIN
-		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = "` + level + `"', current_database());
-	END $$`)
-	b.pool.Reset()
+	b.set("default_transaction_isolation = '" + level + "'")
 }
 
 func TestChangesBesideOthers(t *testing.T) {
@@ -125,12 +126,11 @@ func TestChangesBesideOthers(t *testing.T) {
 				VALUES ('q', 'g', 1000, '', 0, now())`)
 		_, err := other.Exec(t.Context(), "BEGIN; "+x.change)
 		require.NoError(t, err)
-		n, done := 0, make(chan error, 1)
-		go func() {
-			var err error
+		n := 0
+		done := beside(func() (err error) {
 			n, err = x.verb(context.WithoutCancel(t.Context()), b.q.Group("g"))
-			done <- err
-		}()
+			return err
+		})
 		await(t, "the wait", func() bool { return b.waiting("") })
 		_, err = other.Exec(t.Context(), "COMMIT")
 		require.NoError(t, err)

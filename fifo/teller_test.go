@@ -44,10 +44,16 @@ func (l *logFile) lines(with string) (found []string) {
 
 func (l *logFile) set(cfg *fifo.Config) { cfg.Logger = slog.New(slog.NewTextHandler(l, nil)) }
 
+// heard returns a bed and its log.
+func heard(t *testing.T) (*bed, *logFile) {
+	t.Helper()
+	log := &logFile{}
+	return newBed(t, log.set), log
+}
+
 // Whoever has not set anything hears of failures, and of no payload.
 func TestFailuresAreHeard(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	id := b.send("g", "a secret")[0]
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
 		switch job.Attempt() {
@@ -105,8 +111,7 @@ func (b *bed) burst(n, dead int) fifo.Handler {
 // Where everything fails, the log does not grow with it, and says how much it does not say, also when nothing fails
 // afterwards. Dead letters are told of beside any number of retries.
 func TestFailuresAreToldSoManyASecond(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	const n, dead = 100, 5
 	w := b.worker(b.burst(n, dead))
 	r := b.run(w)
@@ -118,14 +123,12 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	require.Len(t, log.lines("dead letter"), dead)
 	require.Empty(t, w.Stats().Probed, "ordinary errors do not open the breaker")
 	require.NoError(t, r.stop())
-	_, err := b.q.Purge(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, second(b.q.Purge(t.Context())))
 }
 
 // What is withheld is told of before Run returns.
 func TestFailuresAreToldAtTheEnd(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	const n = 100
 	b.work(b.worker(b.burst(0, n)))
 	told, _ := log.told(t, "ERROR", "dead letter")
@@ -134,8 +137,7 @@ func TestFailuresAreToldAtTheEnd(t *testing.T) {
 
 // So it is before RunOne returns, which may find many attempts that were lost.
 func TestLostAttemptsAreToldByRunOne(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	const n = 100
 	h := b.burst(n, 0)
 	b.exec(`INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
@@ -145,14 +147,12 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	require.EqualValues(t, n, w.Stats().Lost)
 	told, _ := log.told(t, "WARN", "attempt failed")
 	require.Equal(t, n, told)
-	_, err := b.q.Purge(t.Context())
-	require.NoError(t, err)
+	require.NoError(t, second(b.q.Purge(t.Context())))
 }
 
 // Foreign keys that refer to jobs or groups are told of, each once.
 func TestReferencesAreTold(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	b.exec(`CREATE TABLE notes (queue text COLLATE "C", group_id text COLLATE "C", job bigint,
 		CONSTRAINT of_a_job FOREIGN KEY (queue, group_id, job) REFERENCES pgfifo.jobs ON DELETE CASCADE)`)
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
@@ -166,33 +166,19 @@ func TestReferencesAreTold(t *testing.T) {
 // Jobs in a queue that the worker does not handle are told of once, when they have waited for long. What is held,
 // paused or not due yet is not, nor what the worker handles or what has just come.
 func TestUnhandledQueueIsTold(t *testing.T) {
-	log := &logFile{}
-	b := newBed(t, log.set)
+	b, log := heard(t)
 	const interval = 20 * time.Millisecond
-	const old = "now() - interval '1 hour'"
-	insert := func(queue, group, at, due string) {
-		b.exec(fmt.Sprintf(`INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at)
-			VALUES ('%s', '%s', 'secret', %s, %s)`, queue, group, at, due))
-	}
-	insert("typo", "a", old, "NULL")
-	insert("typo", "b", old, "NULL")
-	insert("seen", "a", old, old)
-	insert("held", "a", old, "NULL")
-	insert("kept", "a", old, "NULL")
-	insert("paused", "a", old, "NULL")
-	insert("grouppaused", "a", old, "NULL")
-	insert("delayed", "a", old, "now() + interval '1 hour'")
-	insert("parked", "a", old, "'infinity'")
-	insert("q", "paused", old, "NULL")
+	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at)
+		SELECT queue, group_id, 'secret', now() - interval '1 hour', due FROM (VALUES
+			('typo', 'a', NULL), ('typo', 'b', NULL), ('seen', 'a', now() - interval '1 hour'), ('held', 'a', NULL),
+			('kept', 'a', NULL), ('paused', 'a', NULL), ('grouppaused', 'a', NULL), ('q', 'paused', NULL),
+			('delayed', 'a', now() + interval '1 hour'), ('parked', 'a', 'infinity')) v (queue, group_id, due)`)
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('seen', 'a')")
 	b.exec(`INSERT INTO pgfifo.pauses (queue, group_id) VALUES
 		('paused', ''), ('grouppaused', 'a'), ('q', 'paused'), ('typo', 'b')`)
-	holder := pgtest.Conn(t, b.url)
-	_, err := holder.Exec(t.Context(), "BEGIN; SELECT FROM pgfifo.jobs WHERE queue = 'held' FOR NO KEY UPDATE")
-	require.NoError(t, err)
+	holder := b.beginWith("SELECT FROM pgfifo.jobs WHERE queue = 'held' FOR NO KEY UPDATE")
 	keeper := pgtest.Conn(t, b.url)
-	_, err = keeper.Exec(t.Context(), "SELECT pg_advisory_lock(77)")
-	require.NoError(t, err)
+	require.NoError(t, second(keeper.Exec(t.Context(), "SELECT pg_advisory_lock(77)")))
 	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, job) VALUES ('kept', 'a', 77, 1)")
 
 	sweeping := func(w *fifo.Worker) { w.SweepInterval = interval }
@@ -208,11 +194,10 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	}
 
 	came := time.Now()
-	insert("late", "a", "now()", "NULL")
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('late', 'a', 'secret')")
 	await(t, "what has become old", func() bool { return len(log.lines("queue=late")) == 1 })
 	require.GreaterOrEqual(t, time.Since(came), 10*interval)
-	_, err = holder.Exec(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
+	require.NoError(t, holder.Rollback(t.Context()))
 	await(t, "what was held", func() bool { return len(log.lines("queue=held")) == 1 })
 	require.Empty(t, log.lines("queue=kept"))
 	b.gone(keeper)

@@ -32,8 +32,7 @@ func exec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, sql, args...)
-	return err
+	return second(tx.Exec(ctx, sql, args...))
 }
 
 // bunExec is exec with bun, whose placeholders are question marks.
@@ -42,8 +41,7 @@ func bunExec(ctx context.Context, job *fifo.Job, sql string, args ...any) error 
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, sql, args...)
-	return err
+	return second(tx.ExecContext(ctx, sql, args...))
 }
 
 // write leaves an effect behind, through bun or pgx by turns.
@@ -52,6 +50,28 @@ func write(ctx context.Context, job *fifo.Job, n int) error {
 		return exec(ctx, job, "INSERT INTO effects VALUES ($1)", n)
 	}
 	return bunExec(ctx, job, "INSERT INTO effects VALUES (?)", n)
+}
+
+// withTx is a handler that has asked for its transaction.
+func withTx(do func(ctx context.Context, job *fifo.Job, tx bun.Tx) error) fifo.Handler {
+	return func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.Tx(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, job, tx)
+	}
+}
+
+// withPgx is the same with pgx.
+func withPgx(do func(ctx context.Context, job *fifo.Job, tx pgx.Tx) error) fifo.Handler {
+	return func(ctx context.Context, job *fifo.Job) error {
+		tx, err := job.PgxTx(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, job, tx)
+	}
 }
 
 func oneLane(w *fifo.Worker) { w.Concurrency = 1 }
@@ -71,10 +91,9 @@ func testEffects(t *testing.T, by lease) {
 			return exec(ctx, job, "SELECT pg_sleep(3600)")
 		},
 		"twice the same key": func(ctx context.Context, job *fifo.Job) error { return write(ctx, job, effect(job)) },
-		"error after a commit": func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			return errors.Join(errOnPurpose, err, tx.Commit())
-		},
+		"error after a commit": withTx(func(_ context.Context, _ *fifo.Job, tx bun.Tx) error {
+			return errors.Join(errOnPurpose, tx.Commit())
+		}),
 	}
 	b := by.on(newEffects(t))
 	for name := range failures {
@@ -128,20 +147,16 @@ func testJobTimeout(t *testing.T, by lease) {
 func TestCannotCommit(t *testing.T) { overLeases(t, testCannotCommit) }
 
 func testCannotCommit(t *testing.T, by lease) {
-	sql := func(statements ...string) func(context.Context, *fifo.Job) error {
-		return func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+	sql := func(statements ...string) fifo.Handler {
+		return withTx(func(ctx context.Context, _ *fifo.Job, tx bun.Tx) error {
 			for _, s := range statements {
 				_, _ = tx.ExecContext(ctx, s)
 			}
 			return nil
-		}
+		})
 	}
 	rows := map[string]struct {
-		do   func(context.Context, *fifo.Job) error
+		do   fifo.Handler
 		text string
 		kept bool // the handler committed by hand, and that cannot be undone
 	}{
@@ -156,14 +171,10 @@ func testCannotCommit(t *testing.T, by lease) {
 		"deferred":         {sql("INSERT INTO effects TABLE effects"), "effects_attempt_key", false},
 		"pgx rows":         {leaveRows, "still open", false},
 		"PREPARE":          {sql("PREPARE TRANSACTION 'x'"), "ended the job's transaction", false},
-		"swallowed, commit": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
+		"swallowed, commit": {withTx(func(ctx context.Context, _ *fifo.Job, tx bun.Tx) error {
 			_, _ = tx.ExecContext(ctx, "SELECT 1/0")
 			return tx.Commit()
-		}, "commit unexpectedly resulted in rollback", false},
+		}), "commit unexpectedly resulted in rollback", false},
 	}
 	b := by.on(newEffects(t))
 	ids := make(map[string][]int64)
@@ -175,10 +186,17 @@ func testCannotCommit(t *testing.T, by lease) {
 			return nil
 		}
 		x := rows[job.GroupID]
-		if err := write(ctx, job, effect(job)); err != nil || job.Attempt() > 1 {
-			return errors.Join(err, b.oneFailure(job, x.text))
+		if err := write(ctx, job, effect(job)); err != nil {
+			return err
 		}
-		return x.do(ctx, job)
+		if job.Attempt() == 1 {
+			return x.do(ctx, job)
+		}
+		failures := query[[]fifo.Failure](b, "SELECT failures FROM pgfifo.jobs WHERE id = $1", job.ID)
+		require.Equal(t, 1, job.Attempts)
+		require.Equal(t, fifo.KindError, only(t, failures).Kind)
+		require.Contains(t, failures[0].Error, x.text)
+		return nil
 	}, oneLane))
 	var want []int
 	for name, x := range rows {
@@ -195,56 +213,24 @@ func testCannotCommit(t *testing.T, by lease) {
 	require.ElementsMatch(t, want, b.effects())
 }
 
-// oneFailure checks what is on record of a job's first attempt.
-func (b *bed) oneFailure(job *fifo.Job, text string) error {
-	var n int
-	var kind, got string
-	err := b.pool.QueryRow(context.Background(), `
-		SELECT jsonb_array_length(failures), failures->0->>'kind', failures->0->>'error'
-		FROM pgfifo.jobs WHERE id = $1`,
-		job.ID).Scan(&n, &kind, &got)
-	if err != nil {
-		return err
-	}
-	if n != 1 || job.Attempts != 1 || kind != fifo.KindError {
-		return errors.Join(errOnPurpose, errors.New(kind+": "+got))
-	}
-	return nil
-}
-
-func leaveRows(ctx context.Context, job *fifo.Job) error {
-	tx, err := job.PgxTx(ctx)
-	if err != nil {
-		return err
-	}
+var leaveRows = withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 	rows, err := tx.Query(ctx, "SELECT 1")
-	if err != nil {
-		return err
+	if err == nil {
+		rows.Next()
 	}
-	rows.Next()
-	return nil
-}
+	return err
+})
 
 // Habits of code that owns its transaction do no harm.
 func TestIdioms(t *testing.T) {
 	insert := func(ctx context.Context, tx bun.Tx, n int) error {
-		_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n)
-		return err
-	}
-	with := func(do func(ctx context.Context, job *fifo.Job, tx bun.Tx) error) fifo.Handler {
-		return func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.Tx(ctx)
-			if err != nil {
-				return err
-			}
-			return do(ctx, job, tx)
-		}
+		return second(tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", n))
 	}
 	rows := map[string]struct {
-		do   func(ctx context.Context, job *fifo.Job) error
+		do   fifo.Handler
 		want []int
 	}{
-		"rows left open": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+		"rows left open": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			if err := insert(ctx, tx, 1); err != nil {
 				return err
 			}
@@ -255,41 +241,30 @@ func TestIdioms(t *testing.T) {
 			}
 			return err
 		}), []int{1}},
-		"bun": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+		"bun": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			defer func() { _ = tx.Rollback() }()
 			return errors.Join(insert(ctx, tx, 1), tx.Commit())
 		}), []int{1}},
-		"pgx": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
-			}
+		"pgx": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()
-			_, err = tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+			_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
 			return errors.Join(err, tx.Commit(ctx))
-		}, []int{1}},
-		"pgx.BeginFunc": {func(ctx context.Context, job *fifo.Job) error {
-			tx, err := job.PgxTx(ctx)
-			if err != nil {
-				return err
+		}), []int{1}},
+		"pgx.BeginFunc": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			inside := func(values string) error {
+				return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+					return second(tx.Exec(ctx, "INSERT INTO effects VALUES "+values))
+				})
 			}
-			bad := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1), (1/0)")
-				return err
-			})
-			good := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (2)")
-				return err
-			})
-			if bad == nil {
+			if inside("(1), (1/0)") == nil {
 				return errOnPurpose
 			}
-			return good
-		}, []int{2}},
-		"rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+			return inside("(2)")
+		}), []int{2}},
+		"rollback": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			return errors.Join(insert(ctx, tx, 1), tx.Rollback())
 		}), []int{}},
-		"rollback after an error, anew": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
+		"rollback after an error, anew": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if insert(ctx, tx, 1) != nil || insert(ctx, tx, 1<<40) == nil {
 				return errOnPurpose
 			}
@@ -301,7 +276,7 @@ func TestIdioms(t *testing.T) {
 			}
 			return insert(ctx, tx, 2)
 		}), []int{2}},
-		"commit, anew, rollback": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
+		"commit, anew, rollback": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) (err error) {
 			if err := errors.Join(insert(ctx, tx, 1), tx.Commit()); err != nil {
 				return err
 			}
@@ -310,13 +285,13 @@ func TestIdioms(t *testing.T) {
 			}
 			return errors.Join(insert(ctx, tx, 2), tx.Rollback())
 		}), []int{1}},
-		"RunInTx": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+		"RunInTx": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			_ = tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 				return errors.Join(insert(ctx, tx, 1), errOnPurpose)
 			})
 			return tx.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error { return insert(ctx, tx, 2) })
 		}), []int{2}},
-		"both": {with(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+		"both": {withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
 			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (2)"), insert(ctx, tx, 1))
 		}), []int{1, 2}},
 	}

@@ -2,7 +2,7 @@ package fifo_test
 
 import (
 	"context"
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,31 +18,27 @@ import (
 func TestTroubleIsOfItsGroup(t *testing.T) { overLeases(t, testTroubleIsOfItsGroup) }
 
 func testTroubleIsOfItsGroup(t *testing.T, by lease) {
-	const raise = `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-		'BEGIN IF OLD.group_id = ''bad'' THEN RAISE EXCEPTION ''not this one''; END IF;
-		RETURN coalesce(NEW, OLD); END'; `
 	type row struct{ before, after string }
+	trigger := func(old, does, when, table string) row {
+		return row{
+			fmt.Sprintf(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+				$$ BEGIN IF %s.group_id = 'bad' THEN %s; END IF; RETURN coalesce(NEW, OLD); END $$;
+				CREATE TRIGGER refuse BEFORE %s ON pgfifo.%s FOR EACH ROW EXECUTE FUNCTION refuse()`,
+				old, does, when, table),
+			"DROP TRIGGER refuse ON pgfifo." + table,
+		}
+	}
 	rows := map[string]row{
 		"a dead letter of the same key": {
 			`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
 				SELECT queue, group_id, id, '', 1, enqueued_at FROM pgfifo.jobs WHERE group_id = 'bad'`,
 			"DELETE FROM pgfifo.dead_letters WHERE attempts = 1",
 		},
-		"a trigger on what fails": {
-			raise + "CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW " +
-				"EXECUTE FUNCTION refuse()",
-			"DROP TRIGGER refuse ON pgfifo.jobs",
-		},
-		"a trigger that leaves what fails as it was": {
-			strings.Replace(raise, "RAISE EXCEPTION ''not this one''", "RETURN NULL", 1) +
-				"CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION refuse()",
-			"DROP TRIGGER refuse ON pgfifo.jobs",
-		},
-		"a trigger that keeps the dead letter from being made": {
-			strings.NewReplacer("OLD.", "NEW.", "RAISE EXCEPTION ''not this one''", "RETURN NULL").Replace(raise) +
-				"CREATE TRIGGER refuse BEFORE INSERT ON pgfifo.dead_letters FOR EACH ROW EXECUTE FUNCTION refuse()",
-			"DROP TRIGGER refuse ON pgfifo.dead_letters",
-		},
+		"a trigger on what fails": trigger(
+			"OLD", "RAISE EXCEPTION 'not this one'", "UPDATE OR DELETE", "jobs"),
+		"a trigger that leaves what fails as it was": trigger("OLD", "RETURN NULL", "UPDATE OR DELETE", "jobs"),
+		"a trigger that keeps the dead letter from being made": trigger(
+			"NEW", "RETURN NULL", "INSERT", "dead_letters"),
 		"a value that cannot be read": {
 			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
 			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",
@@ -73,17 +69,14 @@ func testTroubleOf(t *testing.T, b *bed, before, after string) {
 	b.send("good", make([]any, tuning.Many+1)...) // the first attempts of a lane are marked in any case
 	b.drained()
 	bad := b.q.Group("bad")
-	_, _, err := bad.Pause(t.Context(), "until all is as it should not be")
-	require.NoError(t, err)
+	require.NoError(t, pausing(bad.Pause(t.Context(), "until all is as it should not be")))
 	b.send("bad", nil)
 	b.exec(before)
 	b.resumes(bad)
 	await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
 	for range 100 { // one after the other: each would wait for a lane that waits
 		b.send("good", nil)
-		await(t, "the good one", func() bool {
-			return query[int](b, "SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'good'") == 0
-		})
+		await(t, "the good one", func() bool { return b.count("jobs WHERE group_id = 'good'") == 0 })
 	}
 	require.Less(t, w.Stats().Troubles, int64(20), "longer each time")
 	b.exec(after)
@@ -147,11 +140,7 @@ func TestLockedTableIsNoTrouble(t *testing.T) {
 	b.run(w)
 	b.send("g", nil)
 	b.drained()
-	tx, err := b.pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	_, err = tx.Exec(t.Context(), "LOCK TABLE pgfifo.attempt_marks")
-	require.NoError(t, err)
+	tx := b.beginWith("LOCK TABLE pgfifo.attempt_marks")
 	b.sendMany("q", 10, 1)
 	await(t, "claims that are stopped", func() bool { return len(log.lines("(SQLSTATE 55P03)")) > 4 })
 	require.NoError(t, tx.Rollback(t.Context()))
@@ -186,8 +175,7 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	}
 	await(t, "the claim", claims)
 	await(t, "its refusal", func() bool { return !claims() })
-	_, err := lock.Exec(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
+	require.NoError(t, second(lock.Exec(t.Context(), "ROLLBACK")))
 	receive(t, h.started, "the second handler")
 	h.release <- struct{}{}
 	b.drained()

@@ -3,7 +3,6 @@ package fifo_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,47 +14,6 @@ import (
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
-
-// What depends on something that is down keeps its place and its attempts, and what it wrote is undone. The group waits
-// as the policy says, to which each time is one more attempt.
-func TestUnavailable(t *testing.T) { overLeases(t, testUnavailable) }
-
-func testUnavailable(t *testing.T, by lease) {
-	b := by.on(newBed(t))
-	b.exec("CREATE TABLE effects (v integer)")
-	ids := b.sendAll(
-		fifo.Message{Queue: "q", GroupID: "g", Payload: "head", MaxAttempts: 1},
-		fifo.Message{Queue: "q", GroupID: "g", Payload: "next", MaxAttempts: 1},
-	)
-	times := 0
-	var seen []int
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if err := exec(ctx, job, "INSERT INTO effects VALUES ($1)", job.Attempt()); err != nil {
-			return err
-		}
-		if times++; times != 4 && times != 6 {
-			return fmt.Errorf("wrapped: %w", fifo.Unavailable(errOnPurpose))
-		}
-		return nil
-	}, oneLane, func(w *fifo.Worker) {
-		w.Retry = func(job *fifo.Job, err error) time.Duration {
-			if !fifo.IsUnavailable(err) || job.MaxAttempts != 1 {
-				return time.Hour
-			}
-			seen = append(seen, job.Attempt())
-			return 0
-		}
-	})
-	b.work(w)
-	require.Equal(t, []int64{ids[0], ids[0], ids[0], ids[0], ids[1], ids[1]}, b.ledger.order())
-	require.Equal(t, []int{1, 2, 3, 1}, seen)
-	require.ErrorIs(t, b.ledger.errs()[0], errOnPurpose)
-	require.Equal(t, 2, query[int](b, "SELECT sum(v) FROM effects"), "both in their first attempt, and once")
-	require.Empty(t, b.deadLetters())
-	stats := w.Stats()
-	require.EqualValues(t, 4, stats.Snoozed)
-	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
-}
 
 // What is put off waits as it says, or as the policy does, also if the handler has ended the job's transaction.
 func TestPutOffUntil(t *testing.T) {
@@ -124,11 +82,7 @@ func testUnavailableBatchOfGroups(t *testing.T, says error) {
 	b.sendMany("q", 3, 2)
 	given, down := 0, true
 	w := b.slice(fifo.Queue{BatchGroups: 10}, func(ctx context.Context, jobs []*fifo.Job) error {
-		tx, err := jobs[0].PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, "INSERT INTO effects VALUES ($1)", len(jobs)); err != nil {
+		if err := exec(ctx, jobs[0], "INSERT INTO effects VALUES ($1)", len(jobs)); err != nil {
 			return err
 		}
 		if down {
@@ -152,13 +106,12 @@ func TestOutage(t *testing.T) { overLeases(t, testOutage) }
 
 func testOutage(t *testing.T, by lease) {
 	const groups, lanes = 300, 10
-	log := &logFile{}
-	b := by.on(newBed(t, log.set), "other")
+	b, log := heard(t)
+	by.on(b, "other")
 	b.sendMany("q", groups, 1)
 	var down atomic.Bool
 	down.Store(true)
-	var mu sync.Mutex
-	tried := 0
+	var tried atomic.Int64
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
 		if job.Attempts > 0 {
 			return fifo.DeadLetter(errOnPurpose)
@@ -166,12 +119,10 @@ func testOutage(t *testing.T, by lease) {
 		if !down.Load() {
 			return nil
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		tried++
+		tried.Add(1)
 		return fifo.Unavailable(errOnPurpose)
 	}, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = lanes, 1 })
-	w.Handle("other", b.ledger.record(func(context.Context, *fifo.Job) error { return nil }))
+	w.Handle("other", b.ledger.record(nop))
 	r := b.run(w)
 	probed := func() bool { return len(w.Stats().Probed) > 0 }
 	await(t, "a breaker that opens", probed)
@@ -179,23 +130,18 @@ func testOutage(t *testing.T, by lease) {
 	b.sendMany("other", groups, 2)
 	await(t, "the other queue's jobs", func() bool { return w.Stats().Succeeded == groups*2 })
 	require.True(t, probed())
-	count := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return tried
-	}
-	first, since := count(), time.Now()
-	await(t, "some probes", func() bool { return count() >= first+3 })
-	require.LessOrEqual(t, first, 3*lanes)
+	first, since := tried.Load(), time.Now()
+	await(t, "some probes", func() bool { return tried.Load() >= first+3 })
+	require.LessOrEqual(t, first, int64(3*lanes))
 	// One each half a second, and what lanes had begun with before the breaker opened.
-	require.LessOrEqual(t, count()-first, lanes+int(time.Since(since)/(400*time.Millisecond)))
+	require.LessOrEqual(t, tried.Load()-first, lanes+int64(time.Since(since)/(400*time.Millisecond)))
 	require.True(t, probed())
 
 	down.Store(false)
 	r.finish()
 	stats := w.Stats()
 	require.EqualValues(t, groups*3, stats.Succeeded)
-	require.EqualValues(t, tried, stats.Snoozed)
+	require.Equal(t, tried.Load(), stats.Snoozed)
 	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
 	require.Empty(t, stats.Probed)
 	require.Empty(t, b.deadLetters())
@@ -205,7 +151,7 @@ func testOutage(t *testing.T, by lease) {
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.
 func TestProbeThatSaysNothing(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, job *fifo.Job) error{
+	pgtest.OverAll(t, map[string]fifo.Handler{
 		"an error": func(context.Context, *fifo.Job) error { return errOnPurpose },
 		"a snooze": func(context.Context, *fifo.Job) error { return fifo.Snooze(0, nil) },
 		"a panic":  func(context.Context, *fifo.Job) error { panic(errOnPurpose) },
@@ -213,7 +159,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 			err := exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
 			return fifo.Unavailable(err)
 		},
-	}, func(t *testing.T, end func(ctx context.Context, job *fifo.Job) error) {
+	}, func(t *testing.T, end fifo.Handler) {
 		b := newBed(t)
 		b.ledger.overlaps = true
 		b.sendMany("q", 10, 1)
@@ -229,7 +175,7 @@ func TestProbeThatSaysNothing(t *testing.T) {
 			return end(ctx, job)
 		}, oneLane, func(w *fifo.Worker) {
 			w.MaxAttempts = -1
-			w.Retry = func(*fifo.Job, error) time.Duration { return 10 * time.Millisecond }
+			w.Retry = waiting(10 * time.Millisecond)
 		})
 		r := b.run(w)
 		// With the pauses of probes that say Unavailable this would take longer than anybody waits.
@@ -254,12 +200,4 @@ func TestBatchOfGroupsThatIsProbed(t *testing.T) {
 	require.NoError(t, r.stop())
 	require.Less(t, b.ledger.started(), 25)
 	require.Equal(t, 50, b.count("jobs"))
-}
-
-func TestIsUnavailable(t *testing.T) {
-	t.Parallel()
-	require.True(t, fifo.IsUnavailable(fmt.Errorf("x: %w", fifo.Unavailable(errOnPurpose))))
-	require.ErrorIs(t, fifo.Unavailable(errOnPurpose), errOnPurpose)
-	require.EqualError(t, fifo.Unavailable(nil), "unavailable")
-	require.False(t, fifo.IsUnavailable(fifo.Snooze(time.Minute, nil)))
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -27,17 +25,12 @@ func testUngrouped(t *testing.T, by lease) {
 		fifo.Message{Queue: "q", Ungrouped: true, Payload: "mail"}
 	b.sendAll(stuck, mail, fifo.Message{Queue: "q", Ungrouped: true, Payload: "later", Delay: fifo.MaxDelay})
 	b.sendAll(mail) // by itself: another statement
-	require.NoError(t, b.client.InTx(t.Context(), func(tx pgx.Tx) error {
-		_, err := b.client.EnqueuePgxTx(t.Context(), tx, mail, fifo.Message{Queue: "q", GroupID: "g", Payload: "mail"})
-		return err
-	}))
-	db := stdlib.OpenDBFromPool(b.pool)
-	defer func() { require.NoError(t, db.Close()) }()
-	tx, err := db.BeginTx(t.Context(), nil)
-	require.NoError(t, err)
-	_, err = b.client.EnqueueTx(t.Context(), tx, mail, mail)
-	require.NoError(t, err)
-	require.NoError(t, tx.Commit())
+	p := producers["pgx.Tx"](b)
+	p.send(mail, fifo.Message{Queue: "q", GroupID: "g", Payload: "mail"})
+	require.NoError(t, p.commit())
+	p = producers["*sql.Tx"](b)
+	p.send(mail, mail)
+	require.NoError(t, p.commit())
 
 	own := regexp.MustCompile(`^~[0-9A-V]{24}$`)
 	all, others := make(map[string]bool), make(chan struct{}, 10)
@@ -70,8 +63,9 @@ func testUngrouped(t *testing.T, by lease) {
 	}
 	await(t, "its second death", func() bool { return b.count("dead_letters") == 1 })
 	require.NoError(t, r.stop())
-	require.Equal(t, []string{"g"}, column(b, "SELECT group_id FROM pgfifo.queue_groups WHERE group_id <> $1 "+
-		"AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)", dead.GroupID))
+	require.Equal(t, []string{"g"}, query[[]string](b, `SELECT array_agg(group_id::text) FROM pgfifo.queue_groups
+		WHERE group_id <> $1 AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.group_id = queue_groups.group_id)`,
+		dead.GroupID))
 	if by != bySession { // which draws tokens with its claims
 		require.Equal(t, 1, b.count("fences"), "that of the group, which is kept")
 	}
@@ -89,14 +83,9 @@ func TestUngroupedGetsCompany(t *testing.T) {
 			}
 			next := fifo.Message{Queue: "q", GroupID: job.GroupID, Payload: "second"}
 			if !inside {
-				_, err := b.client.Enqueue(ctx, next)
-				return err
+				return second(b.client.Enqueue(ctx, next))
 			}
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				_, err = b.client.EnqueuePgxTx(ctx, tx, next)
-			}
-			return err
+			return b.enqueueIn(ctx, job, next)
 		}))
 		order := b.ledger.order()
 		require.Len(t, order, 2)
@@ -112,34 +101,20 @@ func testUngroupedInBatches(t *testing.T, by lease) {
 	msgs := slices.Repeat([]fifo.Message{{Queue: "q", Ungrouped: true}}, 40)
 	msgs[3].Payload, msgs[3].MaxAttempts = "bad", 1
 	ids := b.sendAll(msgs...)
-	w := &fifo.Worker{Client: b.client, Concurrency: 2}
 	most := 0
-	w.HandleQueue("q", fifo.Queue{
-		BatchGroups: 10,
-		BatchHandler: func(_ context.Context, jobs []*fifo.Job) error {
-			failed := make(fifo.BatchError)
-			for _, job := range jobs {
-				if string(job.Payload) == "bad" {
-					failed[job.ID] = errOnPurpose
-				}
+	b.work(b.slice(fifo.Queue{BatchGroups: 10}, func(_ context.Context, jobs []*fifo.Job) error {
+		failed := make(fifo.BatchError)
+		for _, job := range jobs {
+			if string(job.Payload) == "bad" {
+				failed[job.ID] = errOnPurpose
 			}
-			b.ledger.mu.Lock()
-			defer b.ledger.mu.Unlock()
-			most = max(most, len(jobs))
-			return failed
-		},
-	})
-	b.work(w)
+		}
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		most = max(most, len(jobs))
+		return failed
+	}, func(w *fifo.Worker) { w.Concurrency = 2 }))
 	require.Greater(t, most, 1)
 	require.Equal(t, ids[3], b.deadLetters()[0].ID)
 	require.LessOrEqual(t, b.count("queue_groups"), 1, "that of the dead letter may be left")
-}
-
-func column(b *bed, sql string, args ...any) []string {
-	b.t.Helper()
-	rows, err := b.pool.Query(b.t.Context(), sql, args...)
-	require.NoError(b.t, err)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(b.t, err)
-	return list
 }

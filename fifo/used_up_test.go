@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,20 +65,12 @@ func TestUsedUpBefore(t *testing.T) {
 // Two jobs of a group that use up their attempts at the same moment block it one after the other, whatever lets the
 // group go on.
 func TestTwoBlockAtOnce(t *testing.T) {
-	pgtest.OverNamed(t, map[string]func(ctx context.Context, g fifo.Scope, job int64) error{
-		"resume": func(ctx context.Context, g fifo.Scope, _ int64) error { _, err := g.Resume(ctx); return err },
-		"bury":   func(ctx context.Context, g fifo.Scope, job int64) error { return g.Bury(ctx, job, "") },
-		"delete": func(ctx context.Context, g fifo.Scope, job int64) error { return g.Delete(ctx, job) },
-	}, func(t *testing.T, name string, goOn func(ctx context.Context, g fifo.Scope, job int64) error) {
+	pgtest.OverEach(t, []string{"resume", "bury", "delete"}, func(t *testing.T, verb string) {
 		b := newBed(t)
 		b.groupLimit(1, 2)
 		r, s := newRoster(t), newStop()
 		ids, g := b.enqueue("a", 2), b.q.Group("a")
-		w := &fifo.Worker{Client: b.client, Concurrency: 3, MaxAttempts: 1, PollInterval: 100 * time.Millisecond}
-		w.HandleQueue("q", fifo.Queue{
-			OnGiveUp: fifo.BlockGroup,
-			Handler:  func(ctx context.Context, job *fifo.Job) error { return r.handle(b, ctx, job, s.handle) },
-		})
+		w := b.crowd(r, fifo.Queue{OnGiveUp: fifo.BlockGroup}, s.handle, func(w *fifo.Worker) { w.MaxAttempts = 1 })
 		b.run(w)
 		r.reach(t, "a", ids...)
 		tx := b.begin()
@@ -91,12 +82,16 @@ func TestTwoBlockAtOnce(t *testing.T) {
 		require.NoError(t, tx.Commit(t.Context()))
 		first := int64(0)
 		await(t, "a block", func() bool { first = b.why("a").PauseJob; return first != 0 })
-		require.NoError(t, goOn(t.Context(), g, first))
+		if verb == "resume" {
+			b.resumes(g)
+		} else {
+			require.NoError(t, oneJob[verb](t.Context(), g, first))
+		}
 		await(t, "the other one's block", func() bool { return b.why("a").PauseJob == ids[0]+ids[1]-first })
 		b.resumes(g)
 		close(s.all)
 		b.drained()
-		if name == "resume" {
+		if verb == "resume" {
 			require.Len(t, r.starts("a"), 4, "each twice")
 		} else {
 			require.Len(t, r.starts("a"), 3, "one of them twice")

@@ -27,34 +27,52 @@ var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
 	},
 }
 
-// A job that runs is not touched, and not waited for; what is not there is told.
-func TestVerbsPassOverARunningJob(t *testing.T) {
-	b := newBed(t)
-	ids := b.send("g", "one", "two")
-	h := newBlocking()
-	b.run(b.worker(h.handle, oneLane))
-	receive(t, h.started, "the head")
-	b.plant("q", 1, "dead")
-	dead := b.why("dead").HeadID
-	require.NoError(t, b.q.Bury(t.Context(), dead, ""))
-	for name, verb := range oneJob {
-		err := verb(promptly(t), b.q, ids[0])
-		require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-		require.ErrorContains(t, err, "cannot "+name+" it: job ")
-		require.ErrorContains(t, err, " runs since ")
-		require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
-		require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
-		err = verb(promptly(t), b.q, dead)
-		require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
-		require.ErrorContains(t, err, "is a dead letter since")
-	}
-	jobs := b.jobs()
-	require.Len(t, jobs, 2)
-	require.Equal(t, "one", string(jobs[0].Payload))
-	require.Zero(t, jobs[0].RunAt)
-	close(h.release)
-	b.drained()
-	require.Equal(t, ids, b.ledger.order())
+// A job that runs is not touched, and not waited for, whether its handler has the job's transaction or not. What waits
+// behind it is, and what is not there is told. The job ends although the operator's transaction is open.
+func TestVerbsPassOverARunningJob(t *testing.T) { overLeases(t, testVerbsPassOverARunningJob) }
+
+func testVerbsPassOverARunningJob(t *testing.T, by lease) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, taken bool) {
+		b := by.on(newBed(t))
+		ids := b.send("g", "one", "two")
+		h := newBlocking()
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			if taken {
+				if _, err := job.PgxTx(ctx); err != nil {
+					return err
+				}
+			}
+			return h.handle(ctx, job)
+		}, oneLane))
+		receive(t, h.started, "the head")
+		before := b.jobs()
+		tx := b.begin()
+		require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, ids[0], func(name string, err error) {
+			require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+			require.ErrorContains(t, err, "cannot "+name+" it: job ")
+			require.ErrorContains(t, err, " runs since ")
+		}))
+		b.plant("q", 1, "dead")
+		dead := b.why("dead").HeadID
+		require.NoError(t, b.q.Bury(t.Context(), dead, ""))
+		for name, verb := range oneJob {
+			require.ErrorIs(t, verb(promptly(t), b.q, ids[0]), fifo.ErrJobHeld, name)
+			require.ErrorIs(t, verb(promptly(t), b.q.Group("other"), ids[1]), fifo.ErrJobNotFound, name)
+			require.ErrorIs(t, verb(promptly(t), b.q, -1), fifo.ErrJobNotFound, name)
+			err := verb(promptly(t), b.q, dead)
+			require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
+			require.ErrorContains(t, err, "is a dead letter since")
+		}
+		require.Equal(t, before, b.jobs())
+		n, err := b.q.InPgx(tx).Purge(promptly(t))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		close(h.release)
+		await(t, "the end of the job", func() bool { return len(b.jobs()) == 1 })
+		require.NoError(t, tx.Rollback(t.Context()))
+		b.drained()
+		require.Equal(t, ids, b.ledger.order())
+	})
 }
 
 // A job that backs off runs at once when it is told to, with its attempts, also by a worker that would not look for an
@@ -75,51 +93,35 @@ func TestRetryNow(t *testing.T) {
 
 // What is done to one job in a transaction is there if and when that commits.
 func TestVerbsOnOneJob(t *testing.T) {
-	t.Parallel()
-	for kind, within := range scopesWithin {
-		t.Run(kind, func(t *testing.T) {
-			b := newBed(t)
-			b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, run_at, failures)
-				SELECT 'q', 'g', 'p', 1, '2030-01-01', '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
-				"at": "2026-01-01T00:00:00Z"}]' FROM generate_series(1, 4)`)
-			before := b.jobs()
-			names := []string{"retry", "delete", "bury", "edit"}
-			for _, kept := range []bool{false, true} {
-				s, end := within(b, b.q)
-				if end.commit == nil && !kept {
-					continue
-				}
-				for i, name := range names {
-					require.NoError(t, oneJob[name](t.Context(), s, before[i].ID), name)
-				}
-				switch {
-				case !kept:
-					require.NoError(t, end.undo())
-					require.Equal(t, before, b.jobs())
-				case end.commit != nil:
-					require.Equal(t, before, b.jobs(), "not yet")
-					require.NoError(t, end.commit())
-				}
+	pgtest.OverAll(t, scopesWithin, func(t *testing.T, within scopeWithin) {
+		b := newBed(t)
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, attempts, run_at, failures)
+			SELECT 'q', 'g', 'p', 1, '2030-01-01', '[{"attempt": 1, "kind": "error", "error": "e", "worker": "w",
+			"at": "2026-01-01T00:00:00Z"}]' FROM generate_series(1, 4)`)
+		before := b.jobs()
+		b.undoneAndKept(within, b.q, func(s fifo.Scope) {
+			for i, name := range []string{"retry", "delete", "bury", "edit"} {
+				require.NoError(t, oneJob[name](t.Context(), s, before[i].ID), name)
 			}
-			jobs, dead := b.jobs(), b.deadLetters()
-			require.Len(t, jobs, 2)
-			require.Equal(t, before[0].ID, jobs[0].ID)
-			require.Equal(t, 1, jobs[0].Attempts)
-			require.WithinDuration(t, time.Now(), jobs[0].RunAt, time.Minute)
-			require.Equal(t, "mended", string(jobs[1].Payload))
-			require.Equal(t, fifo.Headers{"by": "\x00"}, jobs[1].Headers)
-			jobs[1].Payload, jobs[1].Headers = before[3].Payload, nil
-			require.Equal(t, before[3], jobs[1], "nothing else has changed")
-			require.Len(t, dead, 1)
-			require.Equal(t, before[2].ID, dead[0].ID)
-			require.Len(t, dead[0].Failures, 2)
-			last := dead[0].Failures[1]
-			require.Equal(t, fifo.KindOperator, last.Kind)
-			require.Equal(t, "of no use", last.Error)
-			require.NotEmpty(t, last.Worker)
-			require.WithinDuration(t, time.Now(), last.At, time.Minute)
-		})
-	}
+		}, func() { require.Equal(t, before, b.jobs()) })
+		jobs, dead := b.jobs(), b.deadLetters()
+		require.Len(t, jobs, 2)
+		require.Equal(t, before[0].ID, jobs[0].ID)
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.WithinDuration(t, time.Now(), jobs[0].RunAt, time.Minute)
+		require.Equal(t, "mended", string(jobs[1].Payload))
+		require.Equal(t, fifo.Headers{"by": "\x00"}, jobs[1].Headers)
+		jobs[1].Payload, jobs[1].Headers = before[3].Payload, nil
+		require.Equal(t, before[3], jobs[1], "nothing else has changed")
+		require.Len(t, dead, 1)
+		require.Equal(t, before[2].ID, dead[0].ID)
+		require.Len(t, dead[0].Failures, 2)
+		last := dead[0].Failures[1]
+		require.Equal(t, fifo.KindOperator, last.Kind)
+		require.Equal(t, "of no use", last.Error)
+		require.NotEmpty(t, last.Worker)
+		require.WithinDuration(t, time.Now(), last.At, time.Minute)
+	})
 }
 
 // What an edit leaves is checked like a message, and an error of the function's changes nothing.
@@ -165,17 +167,18 @@ func TestJobThatIsEditedStandsStill(t *testing.T) {
 	ids := b.send("g", "one", "two")
 	require.NoError(t, b.q.Edit(t.Context(), ids[0], func(job *fifo.Job) error {
 		job.Payload = []byte("mended")
-		ran, err := b.worker(nop).RunOne(t.Context())
-		require.False(t, ran)
+		require.False(t, b.runsOne(b.worker(nop)))
 		for name, verb := range oneJob {
 			require.ErrorIs(t, verb(promptly(t), b.q, ids[0]), fifo.ErrJobHeld, name)
 		}
-		return err
+		return nil
 	}))
 	b.work(b.worker(nop))
 	require.Equal(t, []string{"mended", "two"}, b.ledger.payloads())
 }
 
+// A job that runs behind the head of a batch is not held. If it is changed, or replaced by a newer message, nothing of
+// the batch is committed, and it runs again with what is there.
 func TestVerbsInsideABatch(t *testing.T) {
 	b := newList(t)
 	var mu sync.Mutex
@@ -185,7 +188,12 @@ func TestVerbsInsideABatch(t *testing.T) {
 		defer mu.Unlock()
 		if name := jobs[0].GroupID; !changed[name] && len(jobs) > 1 {
 			changed[name] = true
-			require.NoError(t, oneJob[name](promptly(t), b.q, jobs[1].ID))
+			if name == "replace" {
+				require.False(t, b.replaces(jobs[0].ID, newer(name, "one", "not the head")))
+				require.True(t, b.replaces(jobs[1].ID, newer(name, "two", "newer")))
+			} else {
+				require.NoError(t, oneJob[name](promptly(t), b.q, jobs[1].ID))
+			}
 		} else {
 			for _, job := range jobs {
 				payloads[name] += string(job.Payload) + " "
@@ -199,10 +207,12 @@ func TestVerbsInsideABatch(t *testing.T) {
 	for name := range want {
 		b.send(name, "one", "two", "three")
 	}
+	want["replace"] = "one newer three "
+	b.sendAll(newer("replace", "one", "one"), newer("replace", "two", "two"), newer("replace", "three", "three"))
 	b.ledger.sent = nil // some are deleted
 	b.work(w)
 	require.Equal(t, want, payloads, "once each, and in order")
-	require.Equal(t, 10, query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
+	require.Equal(t, 13, query[int](b, "SELECT count(*) FROM list"), "nothing stays of before")
 }
 
 // Workers that are not told find the job behind a delayed head that was taken away, also beside so many delayed groups
@@ -229,15 +239,11 @@ func TestNextOfADelayedHead(t *testing.T) {
 	look()
 	look()
 	ids := make(map[string][]fifo.Receipt)
-	for _, group := range []string{"delete", "bury", "two", "delayed"} {
-		next := fifo.Message{Queue: "q", GroupID: group}
-		if group == "delayed" {
-			next.Delay = 100 * time.Millisecond
-		}
-		var err error
-		ids[group], err = b.client.Enqueue(t.Context(), fifo.Message{Queue: "q", GroupID: group, Delay: time.Hour},
-			next, next)
-		require.NoError(t, err)
+	for group, delay := range map[string]time.Duration{
+		"delete": 0, "bury": 0, "two": 0, "delayed": 100 * time.Millisecond,
+	} {
+		next := fifo.Message{Queue: "q", GroupID: group, Delay: delay}
+		ids[group] = b.receipts(fifo.Message{Queue: "q", GroupID: group, Delay: time.Hour}, next, next)
 	}
 	look()
 	look()

@@ -18,36 +18,35 @@ import (
 
 func TestInvalidWorker(t *testing.T) {
 	b := newBed(t)
+	b.send("g", nil)
 	for name, x := range map[string]struct {
 		edit func(w *fifo.Worker)
-		want error
 		text string
 	}{
-		"client":        {func(w *fifo.Worker) { w.Client = nil }, fifo.ErrInvalidWorker, "Client"},
-		"concurrency":   {func(w *fifo.Worker) { w.Concurrency = -1 }, fifo.ErrInvalidWorker, "Concurrency -1"},
-		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, fifo.ErrInvalidWorker, "Name"},
-		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, fifo.ErrInvalidWorker, "Name"},
-		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, fifo.ErrInvalidWorker, "PollInterval -1ns"},
-		"session": {func(w *fifo.Worker) {
-			w.Silence = time.Hour
-		}, fifo.ErrInvalidWorker, "ServerSilence"},
-		"a month": {func(w *fifo.Worker) {
-			w.ServerSilence = 30 * 24 * time.Hour
-		}, fifo.ErrInvalidWorker, "2147483647 milliseconds"},
-		"nanoseconds": {func(w *fifo.Worker) { w.Heartbeat = 1 }, fifo.ErrInvalidWorker, "Heartbeat 1ns"},
-		"heartbeat":   {func(w *fifo.Worker) { w.Heartbeat = -1 }, fifo.ErrInvalidWorker, "negative"},
+		"client": {func(w *fifo.Worker) { w.Client = nil }, "Client is nil"},
+		"closed client": {func(w *fifo.Worker) {
+			w.Client = b.open(b.pool)
+			require.NoError(t, w.Client.Close())
+		}, "Client is closed"}, // its handlers would have no transaction, and their jobs would use up their attempts
+		"concurrency":   {func(w *fifo.Worker) { w.Concurrency = -1 }, "Concurrency -1"},
+		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, "Name"},
+		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, "Name"},
+		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, "PollInterval -1ns"},
+		"session":       {func(w *fifo.Worker) { w.Silence = time.Hour }, "ServerSilence"},
+		"a month":       {func(w *fifo.Worker) { w.ServerSilence = 30 * 24 * time.Hour }, "2147483647 milliseconds"},
+		"nanoseconds":   {func(w *fifo.Worker) { w.Heartbeat = 1 }, "Heartbeat 1ns"},
+		"heartbeat":     {func(w *fifo.Worker) { w.Heartbeat = -1 }, "negative"},
 	} {
 		w := b.worker(nop, x.edit)
 		err := w.Run(t.Context())
-		require.ErrorIs(t, err, x.want, name)
+		require.ErrorIs(t, err, fifo.ErrInvalidWorker, name)
 		require.ErrorContains(t, err, x.text, name)
-		_, again := w.RunOne(t.Context())
-		require.Equal(t, err, again, name)
+		require.Equal(t, err, second(w.RunOne(t.Context())), name)
 	}
 	w := &fifo.Worker{Client: b.client}
 	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrNoHandler)
-	_, err := w.RunOne(t.Context())
-	require.ErrorIs(t, err, fifo.ErrNoHandler)
+	require.ErrorIs(t, second(w.RunOne(t.Context())), fifo.ErrNoHandler)
+	require.Equal(t, 1, b.count("jobs"))
 }
 
 // A database in which something is missing is found before a handler runs.
@@ -113,19 +112,6 @@ func TestHandlePanics(t *testing.T) {
 	} {
 		require.Panics(t, func() { w.HandleQueue(name, bad) }, name)
 	}
-}
-
-// Handlers of a closed client would have no transaction, and their jobs would use up their attempts.
-func TestRunOfAClosedClient(t *testing.T) {
-	b := newBed(t)
-	b.send("g", "a")
-	w := b.worker(nop)
-	w.Client = b.open(b.pool)
-	require.NoError(t, w.Client.Close())
-	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrInvalidWorker)
-	_, err := w.RunOne(t.Context())
-	require.ErrorIs(t, err, fifo.ErrInvalidWorker)
-	require.Equal(t, 1, b.count("jobs"))
 }
 
 func TestErrRunning(t *testing.T) {
@@ -197,16 +183,8 @@ func testSchemaMadeAnew(t *testing.T, by lease) {
 // Groups take turns, however much one of them has to do.
 func TestRoundRobin(t *testing.T) {
 	b := newBed(t)
-	var msgs []fifo.Message
-	for range 100 {
-		msgs = append(msgs, fifo.Message{Queue: "q", GroupID: "hot"})
-	}
-	for g := range 5 {
-		for range 3 {
-			msgs = append(msgs, fifo.Message{Queue: "q", GroupID: fmt.Sprint(g)})
-		}
-	}
-	b.sendAll(msgs...)
+	b.send("hot", make([]any, 100)...)
+	b.sendMany("q", 5, 3)
 	b.work(b.worker(nop, oneLane))
 	hot, cold := 0, 0
 	for _, job := range b.ledger.starts {
@@ -285,20 +263,17 @@ func testQueuesTakeTurns(t *testing.T, by lease) {
 	b.drained()
 }
 
-// A lane without work whose session was ended notices within a heartbeat and dials again, before there is work.
-func TestIdleLaneDialsAgain(t *testing.T) {
-	b := newBed(t)
+// A lane without work whose session was ended notices within a heartbeat and dials again, before there is work. So does
+// the session that holds groups, although it holds none.
+func TestIdleLaneDialsAgain(t *testing.T) { overLeases(t, testIdleLaneDialsAgain) }
+
+func testIdleLaneDialsAgain(t *testing.T, by lease) {
+	b := by.on(newBed(t))
 	ids := b.send("g", nil)
 	pids := make(chan int, 2)
-	r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		tx, err := job.PgxTx(ctx)
-		if err != nil {
-			return err
-		}
-		var pid int
-		err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
-		pids <- pid
-		return err
+	r := b.run(b.worker(func(context.Context, *fifo.Job) error {
+		pids <- b.holder("g")
+		return nil
 	}, oneLane, watchful, rarePolls, func(w *fifo.Worker) { w.Name = "idle" }))
 	pid := receive(t, pids, "the first job")
 	b.drained()
@@ -309,29 +284,6 @@ func TestIdleLaneDialsAgain(t *testing.T) {
 	await(t, "another session", func() bool { return query[int](b, sessions) == all })
 	ids = append(ids, b.send("g", nil)...)
 	require.NotEqual(t, pid, receive(t, pids, "the second job"))
-	r.finish()
-	require.Equal(t, ids, b.ledger.order(), "once each")
-}
-
-// So does the session that holds groups, although it holds none.
-func TestIdleSessionDialsAgain(t *testing.T) {
-	b := bySession.on(newBed(t))
-	ids := b.send("g", nil)
-	keepers := make(chan int, 2)
-	r := b.run(b.worker(func(context.Context, *fifo.Job) error {
-		keepers <- b.keeper("g")
-		return nil
-	}, oneLane, watchful, rarePolls))
-	pid := receive(t, keepers, "the first job")
-	b.drained()
-	const locks = `SELECT coalesce(min(pid), 0) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock'
-		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-	require.Equal(t, pid, query[int](b, locks))
-	require.NoError(t, b.kill(t.Context(), pid))
-	next := 0
-	await(t, "another session", func() bool { next = query[int](b, locks); return next != 0 && next != pid })
-	ids = append(ids, b.send("g", nil)...)
-	require.Equal(t, next, receive(t, keepers, "the second job"))
 	r.finish()
 	require.Equal(t, ids, b.ledger.order(), "once each")
 }

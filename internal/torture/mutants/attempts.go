@@ -134,7 +134,7 @@ var attempts = []Mutant{
 		"a death is not counted where several jobs of a group run, or nothing starts behind the first",
 		run(several, "I6"), in("fifo/attempt.go", " || h.Shared)", ")")),
 	plant("snooze-counts", "a job that its handler gives back until later is charged an attempt",
-		test("fifo", "TestSnooze"),
+		test("fifo", "TestPutOff"),
 		in("fifo/sql/snooze.sql", "SET run_at = statement_timestamp()", "SET attempts = attempts + 1, run_at = now()")),
 	plant("unavailable-counts", "a job whose handler says that what it needs is down is charged an attempt",
 		run(crowded, "I6"), in("fifo/snooze.go", "return (snoozed || IsUnavailable(err)) &&", "return snoozed &&")),
