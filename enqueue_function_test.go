@@ -36,17 +36,15 @@ func TestEnqueueFunction(t *testing.T) {
 		} {
 			ids, err := c.Enqueue(ctx, m)
 			require.NoError(t, err)
-			var headers *fifo.Headers
+			var headers, delay, runAt any // NULL
 			if m.Headers != nil {
-				headers = &m.Headers
+				headers = m.Headers
 			}
-			var delay *time.Duration
 			if m.Delay > 0 {
-				delay = &m.Delay
+				delay = m.Delay
 			}
-			var runAt *time.Time
 			if !m.RunAt.IsZero() {
-				runAt = &m.RunAt
+				runAt = m.RunAt
 			}
 			payload, call := m.Payload, "$3::bytea"
 			if _, is := payload.(string); is {
@@ -303,11 +301,10 @@ func TestEnqueueFunctionElsewhere(t *testing.T) {
 		s.exec("INSERT INTO orders VALUES (2, 'psql')")
 		t.Log("there is no psql here")
 	}
-	rows, err := s.owner.Query(t.Context(), `SELECT convert_from(payload, 'UTF8') || coalesce(headers::text, '')
-		FROM pgfifo.jobs WHERE queue = 'orders' ORDER BY id`)
-	require.NoError(t, err)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
+	var list []string
+	require.NoError(t, s.owner.QueryRow(t.Context(), `SELECT array_agg(
+		convert_from(payload, 'UTF8') || coalesce(headers::text, '') ORDER BY id)
+		FROM pgfifo.jobs WHERE queue = 'orders'`).Scan(&list))
 	require.Equal(t, []string{
 		`{"id": 1, "note": "lib/pq"}{"by": "INSERT"}`, `{"id": 2, "note": "psql"}{"by": "INSERT"}`,
 	}, list)

@@ -187,8 +187,8 @@ func misfortune(ctx context.Context, pool *pgxpool.Pool, job *fifo.Job) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case "lost":
-		var pid int
-		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		pid, err := backend(ctx, tx)
+		if err != nil {
 			return err
 		}
 		if _, err := pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {

@@ -178,7 +178,7 @@ func testMisuse(t *testing.T, v misuse) {
 	h := &misuser{misuse: v, first: want["g"][0]}
 	w := &fifo.Worker{
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		Retry: atOnce,
 	}
 	w.Handle(queue, h.handle)
 	w.Handle("q2", h.handle)

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -43,16 +42,11 @@ func producerRole(t *testing.T, s *staff) {
 		ids, err = client.Enqueue(ctx, one, message("h", task{}), one)
 		require.NoError(t, err)
 		require.Len(t, ids, 3)
-		require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, one)
-			return err
-		}))
-		tx, err := client.DB().BeginTx(ctx, nil)
-		require.NoError(t, err)
-		_, err = client.EnqueueTx(ctx, tx, one, one)
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
-		want += 7
+		ways := transactions(client, pool)
+		for way, enqueue := range ways {
+			require.NoError(t, enqueue(ctx, one, commits), way)
+		}
+		want += 4 + len(ways)
 	}
 	first := message("d", task{})
 	first.DedupID, first.Priority = "a", 1

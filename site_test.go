@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -70,6 +71,46 @@ func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 	require.NoError(s, err)
 	return ids
 }
+
+// transactions are the ways to enqueue in a transaction of one's own. then is called before its commit; an error rolls it
+// back.
+func transactions(
+	c *fifo.Client, pool *pgxpool.Pool,
+) map[string]func(ctx context.Context, m fifo.Message, then func() error) error {
+	return map[string]func(ctx context.Context, m fifo.Message, then func() error) error{
+		"pgx": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := c.EnqueuePgxTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+		"InTx": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return c.InTx(ctx, func(tx pgx.Tx) error {
+				_, err := c.EnqueuePgxTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+		"sql": func(ctx context.Context, m fifo.Message, then func() error) error {
+			tx, err := c.DB().DB.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			_, err = c.EnqueueTx(ctx, tx, m)
+			if err = errors.Join(err, then()); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+			return tx.Commit()
+		},
+		"bun": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return c.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := c.EnqueueTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+	}
+}
+
+func commits() error { return nil }
 
 // fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
 func (s *site) fill(groups, jobs int) map[string][]int64 {
@@ -171,6 +212,9 @@ func (s *site) work(w *fifo.Worker, h fifo.Handler) {
 		return err
 	})
 }
+
+// atOnce is a Worker.Retry.
+func atOnce(*fifo.Job, error) time.Duration { return 0 }
 
 // receive waits for a value from a channel.
 func receive[T any](t *testing.T, limit time.Duration, from <-chan T, what string) (v T) {

@@ -83,8 +83,7 @@ func TestServerCrash(t *testing.T) {
 		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
 	}, func(t *testing.T, off string) {
 		c := newCluster(t, lazy)
-		c.migrate()
-		s := newSiteAt(t, c.url(c.port))
+		s := c.site()
 		backlog := s.fill(80, 20)
 		if off != "" {
 			c.exec(c.port, off)
@@ -130,8 +129,7 @@ func TestServerCrash(t *testing.T) {
 func TestRelaxedServerCrash(t *testing.T) {
 	pgtest.OverAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
 		c := newCluster(t, lazy)
-		c.migrate()
-		s := newSiteAt(t, c.url(c.port))
+		s := c.site()
 		s.fill(80, 40)
 		c.exec(c.port, "CHECKPOINT")
 		thaw := c.freezeWalWriter()
@@ -283,8 +281,7 @@ func TestPromotedStandby(t *testing.T) {
 // Whoever does not wait for a standby does not wait for it with the mark of an attempt, either.
 func TestMarksDoNotWaitForAStandby(t *testing.T) {
 	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
-	c.migrate()
-	s := newSiteAt(t, c.url(c.port))
+	s := c.site()
 	for range 5 { // each would wait for Worker.Silence
 		s.enqueue(message("g", task{}))
 	}

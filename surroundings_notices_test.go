@@ -13,11 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
-	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // requireNotices checks that a worker hears of jobs by notices: that one of them ran although no session of the worker
@@ -61,8 +59,7 @@ func TestNoticesThroughPoolers(t *testing.T) {
 		who, mode, _ := strings.Cut(behind, ", ")
 		s := newSite(t)
 		b := newBouncer(t, mode, nil)
-		other := fifo.Open(connectIn(t, b.through(s.url), pgx.QueryExecModeExec), nil)
-		t.Cleanup(func() { require.NoError(t, other.Close()) })
+		other := clientIn(t, b.through(s.url), pgx.QueryExecModeExec)
 		if who == "worker" {
 			s.requireNotices(s.client, other)
 		} else {
@@ -93,7 +90,7 @@ func congested(t *testing.T, c *cluster) mute {
 	c.serve(c.port)
 	ctx, url := t.Context(), c.url(c.port)
 	pool := pgtest.Connect(t, url)
-	require.NoError(t, migrations.Up(ctx, pool, nil))
+	c.migrate()
 	blocker := pgtest.Conn(t, url)
 	for _, sql := range []string{"LISTEN elsewhere", "BEGIN", "SELECT"} {
 		_, err := blocker.Exec(ctx, sql)
@@ -136,26 +133,17 @@ func (m mute) requireNoHarm() {
 	ctx, cancel := context.WithTimeout(m.Context(), patience)
 	defer cancel()
 	for range 10 {
-		require.NoError(m, pgx.BeginFunc(ctx, m.producers, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, message("pgx", task{}))
-			return err
-		}))
-		require.NoError(m, client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := client.EnqueueTx(ctx, tx, message("bun", task{}))
-			return err
-		}))
-		require.NoError(m, client.InTx(ctx, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, message("InTx", task{}))
-			return err
-		}))
+		for way, enqueue := range transactions(client, m.producers) {
+			require.NoError(m, enqueue(ctx, message(way, task{}), commits), way)
+		}
 		_, err := client.Enqueue(ctx, message("feeds", task{}))
 		require.NoError(m, err)
 	}
 	count := make(map[string]int)
-	for range 50 {
+	for range 60 {
 		count[receive(m.T, 3*patience, done, "a job")]++
 	}
-	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "feeds": 10, "fed": 10}, count)
+	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "sql": 10, "feeds": 10, "fed": 10}, count)
 	m.drained()
 	require.Zero(m, m.number("SELECT count(*) FROM pgfifo.dead_letters"))
 }
@@ -164,9 +152,8 @@ func (m mute) requireNoHarm() {
 func TestPreparedEnqueue(t *testing.T) {
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
 	ctx, url := t.Context(), c.url(c.port)
-	pool := pgtest.Connect(t, url)
-	require.NoError(t, migrations.Up(ctx, pool, nil))
-	s := newSiteAt(t, url)
+	s := c.site()
+	pool := s.pool
 	listener := pgtest.Conn(t, url)
 	_, err := listener.Exec(ctx, "LISTEN pgfifo")
 	require.NoError(t, err)

@@ -133,15 +133,6 @@ func (b *bouncer) through(direct string) string {
 	return u.String()
 }
 
-// startThrough starts a worker process that knows the server by another URL than the test.
-func (s *site) startThrough(url string, lanes int) *process {
-	s.Helper()
-	direct := s.url
-	s.url = url
-	defer func() { s.url = direct }()
-	return s.start(lanes)
-}
-
 // In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	s := newSite(t)
@@ -153,7 +144,7 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	want["gate"] = gated
 	procs := map[string]*process{}
 	for range 3 {
-		p := s.startThrough(through, 4)
+		p := s.launch(assignment{URL: through, Lanes: 4}, (*exec.Cmd).Start)
 		procs[p.name] = p
 	}
 	worker := s.waiting(gated[0], 1)
@@ -210,7 +201,8 @@ func TestPoolerDies(t *testing.T) {
 			s.waiting(id, attempt)
 		}
 	}
-	procs := []*process{s.startThrough(b.through(s.url), 4), s.startThrough(b.through(s.url), 4)}
+	a := assignment{URL: b.through(s.url), Lanes: 4}
+	procs := []*process{s.launch(a, (*exec.Cmd).Start), s.launch(a, (*exec.Cmd).Start)}
 	const lanes = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'worker-%'"
 	waiting(1)
 	b.kill()
@@ -251,8 +243,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 				<-ended
 			})
 		}
-		client := fifo.Open(connectIn(t, through, pgx.QueryExecModeSimpleProtocol), nil)
-		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		client := clientIn(t, through, pgx.QueryExecModeSimpleProtocol)
 		s.enqueue(message("g", task{}))
 		for range 20 {
 			w := &fifo.Worker{Client: client, Concurrency: 2}

@@ -30,7 +30,7 @@ func newOffice(t *testing.T) *office {
 	began := sync.OnceFunc(func() { close(o.began) })
 	w := &fifo.Worker{
 		Client: o.client, Concurrency: 4, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		Retry: atOnce,
 	}
 	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := writeEffect(ctx, job)
@@ -225,9 +225,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 	}, func(t *testing.T, q query) {
 		s := newSite(t)
 		s.exec("CREATE TABLE accounts (id text, n bigint)")
-		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration {
-			return 0
-		}}
+		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: atOnce}
 		w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 			tx, err := writeEffect(ctx, job)
 			if err != nil {
@@ -246,10 +244,9 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		s.exec("ALTER TABLE accounts ADD COLUMN note text")
 		s.fill(1, 2)
 		s.drained()
-		rows, err := s.pool.Query(t.Context(), "SELECT attempt FROM effects ORDER BY n")
-		require.NoError(t, err)
-		got, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		require.NoError(t, err)
+		var got []int
+		const attempts = "SELECT array_agg(attempt ORDER BY n) FROM effects"
+		require.NoError(t, s.pool.QueryRow(t.Context(), attempts).Scan(&got))
 		require.Equal(t, q.attempts, got)
 	})
 }
