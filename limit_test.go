@@ -44,7 +44,8 @@ func TestLimitUnderKill(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
 	s.census()
-	ids := s.fillWith(task{Do: "census"}, 12, 30)
+	s.task = task{Do: "census"}
+	ids := s.fill(12, 30)
 	s.requireLimit(limit, 3, 6, 20)
 	require.Equal(t, ids, s.effects())
 	s.replay()

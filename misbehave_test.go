@@ -32,12 +32,6 @@ var misuses = map[string]misuse{
 	"SET of the isolation": {do: statement("SET default_transaction_isolation = serializable"), replaced: true},
 	"SET of the bounds":    {do: statement("SET idle_in_transaction_session_timeout = 0"), replaced: true},
 	"read only sessions":   {do: statement("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), replaced: true},
-	"SET in a batch": {replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
-		b := &pgx.Batch{}
-		b.Queue("SELECT 1")
-		b.Queue("SET statement_timeout = '1h'")
-		return tx.SendBatch(ctx, b).Close()
-	}},
 	"SET by bun": {replaced: true, do: func(ctx context.Context, _ pgx.Tx, job *fifo.Job) error {
 		tx, err := job.Tx(ctx)
 		if err != nil {

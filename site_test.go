@@ -28,6 +28,7 @@ type site struct {
 	client   *fifo.Client
 	journal  string
 	pollOnly bool
+	task     task // of the jobs of fill
 	count    int
 	killed   map[string]bool
 }
@@ -72,8 +73,8 @@ func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 	return ids
 }
 
-// transactions are the ways to enqueue in a transaction of one's own. then is called before its commit; an error rolls it
-// back.
+// transactions are the ways to enqueue in a transaction of one's own. then is called before the commit, and its error
+// rolls back.
 func transactions(
 	c *fifo.Client, pool *pgxpool.Pool,
 ) map[string]func(ctx context.Context, m fifo.Message, then func() error) error {
@@ -115,16 +116,11 @@ func commits() error { return nil }
 // fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
 func (s *site) fill(groups, jobs int) map[string][]int64 {
 	s.Helper()
-	return s.fillWith(task{}, groups, jobs)
-}
-
-func (s *site) fillWith(payload task, groups, jobs int) map[string][]int64 {
-	s.Helper()
 	ids := make(map[string][]int64)
 	for range jobs {
 		var msgs []fifo.Message
 		for g := range groups {
-			msgs = append(msgs, message(fmt.Sprint("g", g), payload))
+			msgs = append(msgs, message(fmt.Sprint("g", g), s.task))
 		}
 		for i, id := range s.enqueue(msgs...) {
 			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)

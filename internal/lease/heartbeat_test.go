@@ -112,7 +112,7 @@ func TestConnectionLost(t *testing.T) {
 			require.True(s, l.Closed())
 		},
 		"another goroutine": func(s *stage, l *Lane) {
-			<-beside(func() error { l.kill(); return nil })
+			require.NoError(s, <-beside(func() error { l.kill(); return nil }))
 			s.Until(func() bool { return len(s.Locked()) == 0 })
 		},
 	}, func(t *testing.T, lose func(s *stage, l *Lane)) {

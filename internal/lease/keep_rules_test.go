@@ -153,26 +153,25 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 // What is to record a lost attempt finds the job otherwise than it was claimed: then the group is not let go with it,
 // and the mark of the attempt stays, whatever other call stands before it.
 func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
-	for name, before := range map[string][]Call{"nothing before": nil, "a call before": {{Statement: "other"}}} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			s.lostBefore("a")
-			k := s.keeper()
-			k.Dialer.Statements["other"] = "SELECT 1"
-			b, hold := s.borrow(k, "a")
-			s.found(b)
-			s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
-			calls := append(before, retryIn(hold, 0)...)
-			together := b.settlement(keptHeads(hold), calls)
-			require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
-			_, _, err := b.Step(t.Context(), calls, nil)
-			require.ErrorContains(t, err, "is left as it was")
-			require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")
-			require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
-			require.Equal(t, k.session().number, pgtest.One[int64](s.DB, "SELECT session FROM pgfifo.queue_groups"))
-		})
-	}
+	calls := map[string][]Call{"nothing before": nil, "a call before": {{Statement: "other"}}}
+	pgtest.OverAll(t, calls, func(t *testing.T, before []Call) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		s.lostBefore("a")
+		k := s.keeper()
+		k.Dialer.Statements["other"] = "SELECT 1"
+		b, hold := s.borrow(k, "a")
+		s.found(b)
+		s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
+		calls := append(before, retryIn(hold, 0)...)
+		together := b.settlement(keptHeads(hold), calls)
+		require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
+		_, _, err := b.Step(t.Context(), calls, nil)
+		require.ErrorContains(t, err, "is left as it was")
+		require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")
+		require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+		require.Equal(t, k.session().number, pgtest.One[int64](s.DB, "SELECT session FROM pgfifo.queue_groups"))
+	})
 }
 
 // A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch

@@ -87,7 +87,7 @@ func TestCloseWaitsForARefusedRelease(t *testing.T) {
 		return k.closed
 	})
 	s.Exec("DELETE FROM refused")
-	<-closed
+	require.NoError(t, <-closed)
 	require.Empty(t, s.groupsOf())
 }
 

@@ -215,6 +215,13 @@ func TestBoundsAreInForce(t *testing.T) {
 		require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&inTx))
 		require.Equal(t, value, inTx, setting)
 	}
+	d.Bounds = Bounds{ServerSilence: math.MaxInt32 * time.Millisecond} // the longest that Validate takes
+	longest, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer longest.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	var got string
+	require.NoError(t, longest.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
+	require.Equal(t, "2147483647ms", got)
 	require.Empty(t, warned.String())
 }
 
@@ -236,21 +243,6 @@ func TestTimesCanBeRead(t *testing.T) {
 	tx := s.pgxTx(s.claim(s.dial(d), "a"))
 	require.NoError(t, tx.QueryRow(t.Context(), "SHOW DateStyle").Scan(&style))
 	require.Equal(t, "SQL, DMY", style)
-}
-
-// The server takes the longest bound that Validate does.
-func TestLongestBoundIsInForce(t *testing.T) {
-	s := newStage(t)
-	d := s.dialer(Bounds{ServerSilence: math.MaxInt32 * time.Millisecond})
-	var warned bytes.Buffer
-	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
-	conn, err := d.Connect(t.Context())
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
-	var got string
-	require.NoError(t, conn.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
-	require.Equal(t, "2147483647ms", got)
-	require.Empty(t, warned.String())
 }
 
 // A server that lacks a setting is used without it.
