@@ -63,7 +63,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 		return s.number("SELECT count(*) FROM pgfifo.jobs WHERE attempts > 0") == each
 	})
 	// The worker is told to look at all of them.
-	require.NoError(t, pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	require.NoError(t, pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		ids, err := receipt.IDs(s.client.EnqueuePgxTx(ctx, tx, again...))
 		behind = append(behind, ids...)
 		return err
@@ -91,7 +91,7 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	producer, err := s.pool.Begin(ctx)
+	producer, err := s.Pool.Begin(ctx)
 	require.NoError(t, err)
 	defer func() { _ = producer.Rollback(ctx) }()
 	_, err = s.client.EnqueuePgxTx(ctx, producer, message("new", task{}))
@@ -99,7 +99,7 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
 		_, err := s.client.Enqueue(ctx, message(group, task{}))
 		require.NoError(t, err, group)
-		for way, enqueue := range transactions(s.client, s.pool) {
+		for way, enqueue := range transactions(s.client, s.Pool) {
 			require.NoError(t, enqueue(ctx, message(group, task{}), commits), "%s, %s", group, way)
 		}
 	}
@@ -123,7 +123,7 @@ func TestEnqueueIsPartOfTransaction(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	undo := errors.New("undo")
-	ways := transactions(s.client, s.pool)
+	ways := transactions(s.client, s.Pool)
 	for way, enqueue := range ways {
 		require.ErrorIs(t, enqueue(ctx, message(way, task{}), func() error { return undo }), undo, way)
 	}
@@ -156,7 +156,7 @@ func TestEffectAndCompletionCommitTogether(t *testing.T) {
 	p := s.start(3)
 	s.within(3*patience, "an empty queue", func() bool {
 		var jobs, effects int
-		err := s.pool.QueryRow(t.Context(),
+		err := s.Pool.QueryRow(t.Context(),
 			"SELECT (SELECT count(*) FROM pgfifo.jobs), (SELECT count(*) FROM effects)").Scan(&jobs, &effects)
 		require.NoError(t, err)
 		require.Equal(t, total, jobs+effects)
@@ -199,11 +199,11 @@ func TestLateCommitIsWorked(t *testing.T) {
 	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, pollOnly bool) {
 		s := newSite(t)
 		s.pollOnly = pollOnly
-		client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})
+		client := fifo.Open(s.Pool, &fifo.Config{PollOnly: pollOnly})
 		defer func() { _ = client.Close() }()
 		p := s.start(2)
 
-		tx, err := s.pool.Begin(t.Context())
+		tx, err := s.Pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))

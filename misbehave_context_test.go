@@ -119,14 +119,14 @@ func twoAttempts(t *testing.T, do func(s *site, ctx context.Context, tx pgx.Tx) 
 
 // forsaken waits until the server ends a session that says nothing in a transaction, as it would a worker's.
 func (s *site) forsaken(ctx context.Context) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.Pool.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
 	_, err = conn.Exec(ctx, "SET idle_in_transaction_session_timeout = 4000; BEGIN; SELECT 1")
 	for there := true; there && err == nil; {
-		err = s.pool.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_stat_activity, pg_sleep(0.05) WHERE pid = $1",
+		err = s.Pool.QueryRow(ctx, "SELECT count(*) > 0 FROM pg_stat_activity, pg_sleep(0.05) WHERE pid = $1",
 			conn.Conn().PgConn().PID()).Scan(&there)
 	}
 	return err

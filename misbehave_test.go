@@ -163,7 +163,7 @@ func TestMisuse(t *testing.T) {
 
 func testMisuse(t *testing.T, v misuse) {
 	s := newSite(t)
-	client := fifo.Open(s.pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
+	client := fifo.Open(s.Pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	send := func(queue, group string, n int) []int64 {
 		return s.enqueue(slices.Repeat([]fifo.Message{{Queue: queue, GroupID: group}}, n)...)

@@ -32,12 +32,12 @@ func via(t *testing.T, from, host string) string {
 // proxy returns a proxy before the site's server, and the URL that leads through it.
 func (s *site) proxy() (*netfault.Proxy, string) {
 	s.Helper()
-	u, err := url.Parse(s.url)
+	u, err := url.Parse(s.URL)
 	require.NoError(s, err)
 	p, err := netfault.NewProxy(u.Host)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, p.Close()) })
-	return p, via(s.T, s.url, p.Addr())
+	return p, via(s.T, s.URL, p.Addr())
 }
 
 // requireStarts checks the order of what was begun, where handlers may overlap: with a lost connection, for as long as

@@ -22,9 +22,7 @@ import (
 
 // A site is where worker processes work: a database with their effects, and their journal.
 type site struct {
-	*testing.T
-	url      string
-	pool     *pgxpool.Pool
+	*pgtest.DB
 	client   *fifo.Client
 	journal  string
 	pollOnly bool
@@ -37,26 +35,25 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
-	url, pool := pgtest.Lend(t)
-	return siteWith(t, url, pool)
+	return siteOn(pgtest.New(t))
 }
 
 // newSiteAt returns a site in a database that is there, and migrated.
 func newSiteAt(t *testing.T, url string) *site {
 	t.Helper()
-	return siteWith(t, url, pgtest.Connect(t, url))
+	return siteOn(pgtest.At(t, url))
 }
 
-func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
-	t.Helper()
+func siteOn(db *pgtest.DB) *site {
+	db.Helper()
 	s := &site{
-		T: t, url: url, pool: pool, client: fifo.Open(pool, nil),
-		journal: filepath.Join(t.TempDir(), "journal"), killed: make(map[string]bool),
+		DB: db, client: fifo.Open(db.Pool, nil),
+		journal: filepath.Join(db.TempDir(), "journal"), killed: make(map[string]bool),
 	}
-	t.Cleanup(func() { _ = s.client.Close() })
-	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
+	s.Cleanup(func() { _ = s.client.Close() })
+	require.NoError(s, os.WriteFile(s.journal, nil, 0o600))
 	// No key keeps effects single or in order: only the queue does.
-	s.exec(`CREATE TABLE effects (
+	s.Exec(`CREATE TABLE effects (
 		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL,
 		attempt integer NOT NULL)`)
 	return s
@@ -132,13 +129,11 @@ func (s *site) fill(groups, jobs int) map[string][]int64 {
 // gate closes the gate that handlers wait at, and returns what opens it.
 func (s *site) gate() (open func()) {
 	s.Helper()
-	conn := pgtest.Conn(s, s.url)
-	_, err := conn.Exec(s.Context(), "SELECT pg_advisory_lock($1)", gateKey)
-	require.NoError(s, err)
+	c := s.Session()
+	c.Do("SELECT pg_advisory_lock($1)", gateKey)
 	return func() {
 		s.Helper()
-		_, err := conn.Exec(s.Context(), "SELECT pg_advisory_unlock($1)", gateKey)
-		require.NoError(s, err)
+		c.Do("SELECT pg_advisory_unlock($1)", gateKey)
 	}
 }
 
@@ -168,16 +163,9 @@ func (s *site) drained() {
 
 func (s *site) jobs() int { return s.number("SELECT count(*) FROM pgfifo.jobs") }
 
-func (s *site) exec(sql string, args ...any) {
+func (s *site) number(sql string, args ...any) int {
 	s.Helper()
-	_, err := s.pool.Exec(s.Context(), sql, args...)
-	require.NoError(s, err)
-}
-
-func (s *site) number(sql string, args ...any) (n int) {
-	s.Helper()
-	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
-	return n
+	return pgtest.One[int](s.DB, sql, args...)
 }
 
 // background runs something, a worker say, until the test ends or the returned function is called, and requires that it

@@ -88,7 +88,7 @@ func TestServerCrash(t *testing.T) {
 		if off != "" {
 			c.exec(c.port, off)
 			c.exec(c.port, "SELECT pg_reload_conf()")
-			s.pool.Reset()
+			s.Pool.Reset()
 		}
 		c.exec(c.port, "CHECKPOINT") // the backlog is on disk
 		thaw := c.freezeWalWriter()
@@ -98,7 +98,7 @@ func TestServerCrash(t *testing.T) {
 		s.atWork(len(procs))
 		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
 
-		before := s.state(s.url)
+		before := s.state(s.URL)
 		thaw()
 		c.crash()
 		acked := p.down()
@@ -109,7 +109,7 @@ func TestServerCrash(t *testing.T) {
 		}
 		again := both(l.undone, after.jobs)
 
-		s.pool.Reset()
+		s.Pool.Reset()
 		s.goOn(p, procs, len(acked), after, &l)
 		t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
 			len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
@@ -147,7 +147,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 		s.atWork(len(procs) + 1)
 		some, flushed := done()+300, ""
 		flush := func() (now string) {
-			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
+			require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
 			return now
 		}
 		var was state
@@ -159,7 +159,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			if n < some {
 				return false
 			}
-			was = s.state(s.url)
+			was = s.state(s.URL)
 			return !relaxed || flush() == flushed
 		})
 
@@ -175,7 +175,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			require.Empty(t, l.undone)
 		}
 
-		s.pool.Reset()
+		s.Pool.Reset()
 		s.goOn(s.produce(), procs, 0, after, &l)
 		t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
 	})
@@ -259,8 +259,8 @@ func TestPromotedStandby(t *testing.T) {
 		require.Contains(t, after.jobs, gated[0])
 
 		s.within(3*patience, "a connection to the new primary", func() bool {
-			s.pool.Reset()
-			return s.pool.Ping(t.Context()) == nil
+			s.Pool.Reset()
+			return s.Pool.Ping(t.Context()) == nil
 		})
 		s.goOn(p, procs, len(acked)-len(gated), after, &l)
 		t.Logf("%d enqueued and %d done before: %v; %d done in the end",

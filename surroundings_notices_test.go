@@ -59,7 +59,7 @@ func TestNoticesThroughPoolers(t *testing.T) {
 		who, mode, _ := strings.Cut(behind, ", ")
 		s := newSite(t)
 		b := newBouncer(t, mode, nil)
-		other := clientIn(t, b.through(s.url), pgx.QueryExecModeExec)
+		other := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 		if who == "worker" {
 			s.requireNotices(s.client, other)
 		} else {
@@ -153,7 +153,7 @@ func TestPreparedEnqueue(t *testing.T) {
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
 	ctx, url := t.Context(), c.url(c.port)
 	s := c.site()
-	pool := s.pool
+	pool := s.Pool
 	listener := pgtest.Conn(t, url)
 	_, err := listener.Exec(ctx, "LISTEN pgfifo")
 	require.NoError(t, err)

@@ -137,7 +137,7 @@ func (b *bouncer) through(direct string) string {
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "session", nil)
-	through := b.through(s.url)
+	through := b.through(s.URL)
 	open := s.gate()
 	want := s.fill(20, 40)
 	gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
@@ -164,8 +164,8 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 // requireCleanSessions checks that nothing of a worker's is left in sessions that others are given.
 func requireCleanSessions(s *site, b *bouncer) {
 	s.Helper()
-	through := b.through(s.url)
-	direct := pgtest.Conn(s, s.url)
+	through := b.through(s.URL)
+	direct := pgtest.Conn(s, s.URL)
 	const settings = `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
 		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
 	var want string
@@ -201,7 +201,7 @@ func TestPoolerDies(t *testing.T) {
 			s.waiting(id, attempt)
 		}
 	}
-	a := assignment{URL: b.through(s.url), Lanes: 4}
+	a := assignment{URL: b.through(s.URL), Lanes: 4}
 	procs := []*process{s.launch(a, (*exec.Cmd).Start), s.launch(a, (*exec.Cmd).Start)}
 	const lanes = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'worker-%'"
 	waiting(1)
@@ -227,7 +227,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 	pgtest.OverEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
 		s := newSite(t)
 		b := newBouncer(t, mode, map[string]string{"default_pool_size": "8"})
-		through := b.through(s.url)
+		through := b.through(s.URL)
 		for range 6 { // others, at work
 			conn := connectIn(t, through, pgx.QueryExecModeSimpleProtocol)
 			ctx, stop := context.WithCancel(t.Context())

@@ -62,7 +62,7 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 				set["max_prepared_statements"] = "100"
 			}
 			b := newBouncer(t, "transaction", set)
-			pool := connectIn(t, b.through(s.url), mode)
+			pool := connectIn(t, b.through(s.URL), mode)
 			client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
 			procs := []*process{s.start(4), s.start(4)}
@@ -208,7 +208,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 func TestStatementMode(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "statement", nil)
-	client := clientIn(t, b.through(s.url), pgx.QueryExecModeExec)
+	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 	_, err := client.Enqueue(t.Context(), message("g", task{}), message("g", task{}))
 	require.NoError(t, err)
 	require.Equal(t, 2, s.jobs())

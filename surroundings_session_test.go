@@ -25,7 +25,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	if !cancels {
 		t.Log("left out: cancelling a statement, which ends pgbouncer 1.18.0 and 1.19.0")
 	}
-	client := fifo.Open(pgtest.Connect(t, b.through(s.url)), nil)
+	client := fifo.Open(pgtest.Connect(t, b.through(s.URL)), nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 
 	type sight struct {
@@ -114,11 +114,11 @@ func TestSessionBehindPooler(t *testing.T) {
 func TestSessionLeaseBehindPooler(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "6"})
-	direct, err := pgx.ParseConfig(s.url)
+	direct, err := pgx.ParseConfig(s.URL)
 	require.NoError(t, err)
-	client := clientIn(t, b.through(s.url), pgx.QueryExecModeExec)
+	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 	require.NoError(t, client.Queue("direct").Configure(t.Context(), fifo.Settings{SessionLease: true, Limit: 12}))
-	s.exec("CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
+	s.Exec("CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	const groups, each = 20, 5
 	for i := range groups * each {
 		_, err := client.Enqueue(t.Context(), fifo.Message{Queue: "direct", GroupID: fmt.Sprint("g", i%groups)})

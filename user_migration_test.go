@@ -24,7 +24,7 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	o := &office{site: newSite(t), began: make(chan struct{})}
-	o.exec("CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
+	o.Exec("CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
 	finish := make(chan struct{})
 	o.finish = sync.OnceFunc(func() { close(finish) })
 	began := sync.OnceFunc(func() { close(o.began) })
@@ -78,14 +78,13 @@ func (o *office) send(group string, payloads ...string) []int64 {
 // migrate runs a statement in a session of its own, and returns what tells how it ended.
 func (o *office) migrate(settings, sql string) <-chan error {
 	o.Helper()
-	conn := pgtest.Conn(o, o.url)
-	_, err := conn.Exec(o.Context(), "SET application_name = 'migration'; "+settings)
-	require.NoError(o, err)
+	c := o.Session()
+	c.Do("SET application_name = 'migration'; " + settings)
 	ended := make(chan error, 1)
-	go func() {
-		_, err := conn.Exec(o.Context(), sql)
+	c.Go(func() {
+		_, err := c.Conn.Exec(o.Context(), sql)
 		ended <- err
-	}()
+	})
 	return ended
 }
 
@@ -224,7 +223,7 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		"all columns": {"*", []int{1, 1, 2, 1}}, "by name": {"id, n", []int{1, 1, 1, 1}},
 	}, func(t *testing.T, q query) {
 		s := newSite(t)
-		s.exec("CREATE TABLE accounts (id text, n bigint)")
+		s.Exec("CREATE TABLE accounts (id text, n bigint)")
 		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: atOnce}
 		w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 			tx, err := writeEffect(ctx, job)
@@ -241,12 +240,9 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		background(s.T, w.Run)
 		s.fill(1, 2)
 		s.drained()
-		s.exec("ALTER TABLE accounts ADD COLUMN note text")
+		s.Exec("ALTER TABLE accounts ADD COLUMN note text")
 		s.fill(1, 2)
 		s.drained()
-		var got []int
-		const attempts = "SELECT array_agg(attempt ORDER BY n) FROM effects"
-		require.NoError(t, s.pool.QueryRow(t.Context(), attempts).Scan(&got))
-		require.Equal(t, q.attempts, got)
+		require.Equal(t, q.attempts, pgtest.Column[int](s.DB, "SELECT attempt FROM effects ORDER BY n"))
 	})
 }
