@@ -30,15 +30,12 @@ func TestPreparedTransaction(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	pool := pgtest.Connect(t, server.URL)
-	var allowed int
-	require.NoError(t,
-		pool.QueryRow(t.Context(), "SELECT current_setting('max_prepared_transactions')::int").Scan(&allowed))
-	if allowed == 0 {
+	db := pgtest.At(t, server.URL)
+	if pgtest.One[int](db, "SELECT current_setting('max_prepared_transactions')::int") == 0 {
 		t.Skip("the server allows no prepared transactions (max_prepared_transactions = 0)")
 	}
-	require.NoError(t, migrations.Up(t.Context(), pool, nil))
-	s := newSiteAt(t, server.URL)
+	require.NoError(t, migrations.Up(t.Context(), db.Pool, nil))
+	s := siteOn(db)
 	ids := s.enqueue(message("g", task{}), message("g", task{}))
 	book, err := openJournal(s.journal, "stubborn")
 	require.NoError(t, err)
@@ -57,8 +54,7 @@ func TestPreparedTransaction(t *testing.T) {
 	want := s.fill(3, 5)
 	s.within(patience, "the other groups", func() bool { return s.jobs() == len(ids) })
 	require.Len(t, s.find("start", ids[0]), 1, "the group is held")
-	_, err = pool.Exec(t.Context(), "ROLLBACK PREPARED 'left behind'")
-	require.NoError(t, err)
+	s.Exec("ROLLBACK PREPARED 'left behind'")
 	s.drained()
 	stop()
 	want["g"] = ids

@@ -146,10 +146,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 		procs[0] = start()
 		s.atWork(len(procs) + 1)
 		some, flushed := done()+300, ""
-		flush := func() (now string) {
-			require.NoError(t, s.Pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
-			return now
-		}
+		flush := func() string { return pgtest.One[string](s.DB, "SELECT pg_current_wal_flush_lsn()::text") }
 		var was state
 		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
 			now, n := flush(), done()

@@ -88,20 +88,16 @@ func congested(t *testing.T, c *cluster) mute {
 	c.crash()
 	c.set = map[string]string{"max_notify_queue_pages": "64"}
 	c.serve(c.port)
-	ctx, url := t.Context(), c.url(c.port)
-	pool := pgtest.Connect(t, url)
-	c.migrate()
-	blocker := pgtest.Conn(t, url)
-	for _, sql := range []string{"LISTEN elsewhere", "BEGIN", "SELECT"} {
-		_, err := blocker.Exec(ctx, sql)
-		require.NoError(t, err)
-	}
+	s := c.site()
+	blocker := s.Session()
+	blocker.Do("LISTEN elsewhere")
+	blocker.Do("BEGIN; SELECT")
 	var err error
 	for i := 0; err == nil; i++ {
-		_, err = pool.Exec(ctx, "SELECT pg_notify('elsewhere', $1 || repeat('x', 7000))", fmt.Sprint(i))
+		_, err = s.Pool.Exec(t.Context(), "SELECT pg_notify('elsewhere', $1 || repeat('x', 7000))", fmt.Sprint(i))
 	}
 	require.ErrorContains(t, err, "too many notifications")
-	return mute{newSiteAt(t, url), pool, pool}
+	return mute{s, s.Pool, s.Pool}
 }
 
 // Where the server takes no notice, all that enqueues and commits goes on as ever, and workers find what was added.
@@ -151,12 +147,9 @@ func (m mute) requireNoHarm() {
 // A transaction that has enqueued can be prepared. Its jobs are announced when it is committed for good.
 func TestPreparedEnqueue(t *testing.T) {
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
-	ctx, url := t.Context(), c.url(c.port)
-	s := c.site()
-	pool := s.Pool
-	listener := pgtest.Conn(t, url)
-	_, err := listener.Exec(ctx, "LISTEN pgfifo")
-	require.NoError(t, err)
+	ctx, s := t.Context(), c.site()
+	listener := s.Session()
+	listener.Do("LISTEN pgfifo")
 	hear := func() string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -167,7 +160,7 @@ func TestPreparedEnqueue(t *testing.T) {
 	}
 	ways := map[string]func(group, name string) error{
 		"pgx": func(group, name string) error {
-			tx, err := pool.Begin(ctx)
+			tx, err := s.Pool.Begin(ctx)
 			if err != nil {
 				return err
 			}
@@ -194,22 +187,18 @@ func TestPreparedEnqueue(t *testing.T) {
 	for way, prepare := range ways {
 		require.NoError(t, prepare("undone", "undone"), way)
 		require.NoError(t, prepare(way, "kept"), way)
-		_, err = pool.Exec(ctx, "NOTIFY pgfifo, 'now'")
-		require.NoError(t, err)
+		s.Exec("NOTIFY pgfifo, 'now'")
 		require.Equal(t, "now", hear(), "it is not committed yet")
-		for _, sql := range []string{"ROLLBACK PREPARED 'undone'", "COMMIT PREPARED 'kept'"} {
-			_, err = pool.Exec(ctx, sql)
-			require.NoError(t, err)
-		}
+		s.Exec("ROLLBACK PREPARED 'undone'")
+		s.Exec("COMMIT PREPARED 'kept'")
 		require.Contains(t, hear(), `{"g":"`+way+`",`)
 	}
 	require.Equal(t, 2, s.jobs())
 
 	m := message("replaced", task{})
 	m.DedupID, m.Replace = "a", true
-	_, err = s.client.Enqueue(ctx, m)
-	require.NoError(t, err)
-	tx, err := pool.Begin(ctx)
+	s.enqueue(m)
+	tx, err := s.Pool.Begin(ctx)
 	require.NoError(t, err)
 	m.Payload = "newer"
 	_, err = s.client.EnqueuePgxTx(ctx, tx, m)
@@ -218,14 +207,13 @@ func TestPreparedEnqueue(t *testing.T) {
 	require.NoError(t, err)
 	_ = tx.Rollback(ctx)
 	free := func() (n int, newer bool) {
-		require.NoError(t, pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
+		require.NoError(t, s.Pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
 			(SELECT payload FROM pgfifo.jobs WHERE group_id = 'replaced' FOR UPDATE SKIP LOCKED) j`).Scan(&n, &newer))
 		return n, newer
 	}
 	n, _ := free()
 	require.Zero(t, n, "no worker can have it")
-	_, err = pool.Exec(ctx, "COMMIT PREPARED 'newer'")
-	require.NoError(t, err)
+	s.Exec("COMMIT PREPARED 'newer'")
 	n, newer := free()
 	require.Equal(t, 1, n)
 	require.True(t, newer)

@@ -165,11 +165,9 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 func requireCleanSessions(s *site, b *bouncer) {
 	s.Helper()
 	through := b.through(s.URL)
-	direct := pgtest.Conn(s, s.URL)
 	const settings = `SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings WHERE name IN
 		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
-	var want string
-	require.NoError(s, direct.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&want))
+	want := pgtest.One[string](s.DB, settings)
 	for range 8 { // all open at once
 		var got string
 		conn, err := pgx.Connect(s.Context(), through)
