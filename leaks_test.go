@@ -94,7 +94,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 			return errors.New("as told")
 		},
 	})
-	s := &staff{T: t, owner: pool, logs: &v.logs}
+	s := &staff{DB: &pgtest.DB{T: t, Pool: pool}, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	require.Equal(t, len(kinds)+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
 

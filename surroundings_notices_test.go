@@ -79,7 +79,7 @@ func refused(t *testing.T) mute {
 	t.Helper()
 	s := newStaff(t, "")
 	s.exec("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) FROM PUBLIC")
-	return mute{newSiteAt(t, s.url), s.as(s.roles.Producer), s.as(s.roles.Worker)}
+	return mute{newSiteAt(t, s.URL), s.as(s.roles.Producer), s.as(s.roles.Worker)}
 }
 
 // congested is a server whose queue of notices is full: a session listens, and does not end its transaction.
