@@ -71,15 +71,14 @@ type clocks struct {
 }
 
 func newClocks(t *testing.T) *clocks {
-	url, pool := pgtest.Lend(t)
 	c := &clocks{
-		site:  siteWith(t, url, pool),
+		site:  siteOn(pgtest.New(t)),
 		began: make(map[int64]int), ended: make(map[int64]error), took: make(map[int64]time.Duration),
 	}
 	c.start(2)
 	book, err := openJournal(c.journal, "jumping")
 	require.NoError(t, err)
-	h := &taskHandler{pool: c.pool, client: c.client, book: book}
+	h := &taskHandler{pool: c.Pool, client: c.client, book: book}
 	c.worker = &fifo.Worker{
 		Client: c.client, Name: "jumping", Concurrency: 4, JobTimeout: clockTimeout,
 		// So short that a heartbeat that is not sent costs the group.
@@ -113,14 +112,14 @@ func newClocks(t *testing.T) *clocks {
 
 // now is the server's time.
 func (c *clocks) now(ctx context.Context) (now time.Time, err error) {
-	err = c.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+	err = c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
 	return now, err
 }
 
 // note takes down that a job has begun, and whether that was too early.
 func (c *clocks) note(ctx context.Context, job *fifo.Job) (now time.Time, err error) {
 	var due bool
-	err = c.pool.QueryRow(ctx,
+	err = c.Pool.QueryRow(ctx,
 		"SELECT clock_timestamp(), run_at IS NULL OR run_at <= clock_timestamp() FROM pgfifo.jobs WHERE id = $1",
 		job.ID).Scan(&now, &due)
 	c.mu.Lock()
@@ -155,7 +154,7 @@ func (c *clocks) jump(round string, by time.Duration) {
 		return id
 	}
 	waits := send("wait", fifo.Message{MaxAttempts: 1})
-	tx, err := c.pool.Begin(c.Context())
+	tx, err := c.Pool.Begin(c.Context())
 	require.NoError(c, err)
 	defer func() { _ = tx.Rollback(c.Context()) }()
 	m := fifo.Message{Queue: "clock", GroupID: "late", Payload: "late"}
@@ -174,7 +173,7 @@ func (c *clocks) jump(round string, by time.Duration) {
 
 	jumpWall(int64(by / time.Second))
 	require.NoError(c, tx.Commit(c.Context()))
-	c.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+	c.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'jumping' AND query LIKE 'LISTEN %'`)
 	c.has("the late job", late[0], 1)
 	c.has("the delayed job", delayed, 1)

@@ -176,12 +176,12 @@ const (
 
 func newLoad(c *cluster, url string) *load {
 	c.Helper()
-	pool := pgtest.Connect(c, url)
+	db := pgtest.At(c.T, url)
 	l := &load{
-		cluster: c, pool: pool, done: make(map[string][]call), maybe: make(map[string]bool),
+		cluster: c, pool: db.Pool, done: make(map[string][]call), maybe: make(map[string]bool),
 		refusals: make(map[string]int),
 	}
-	l.client = fifo.Open(pool, &fifo.Config{Logger: slog.New(counter{&l.logged})})
+	l.client = fifo.Open(db.Pool, &fifo.Config{Logger: slog.New(counter{&l.logged})})
 	c.Cleanup(func() { _ = l.client.Close() })
 	l.worker = &fifo.Worker{
 		Client: l.client, Concurrency: 3, MaxAttempts: 1000,
@@ -192,10 +192,9 @@ func newLoad(c *cluster, url string) *load {
 		return execute(ctx, job, "INSERT INTO calls (group_id, job_id, call, n) VALUES ($1, $2, $3, $4)",
 			job.GroupID, job.ID, m.Call, m.N)
 	}))
-	_, err := pool.Exec(c.Context(), `CREATE TABLE calls (
+	db.Exec(`CREATE TABLE calls (
 		seq bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL, call text NOT NULL,
 		n integer NOT NULL)`)
-	require.NoError(c, err)
 	return l
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -63,11 +62,10 @@ func TestEnqueueFunctionDedup(t *testing.T) {
 
 		s.exec("UPDATE pgfifo.dedup_ids SET expires = statement_timestamp()")
 		require.False(t, enqueue("'q', 'g', 'x', dedup_id => 'b'").Duplicate, "the window is over")
-		rows, err := pool.Query(ctx, s.sql(`SELECT e.duplicate || '/' || e.replaced FROM generate_series(1, 3) n,
-			pgfifo.enqueue('q', 'many', n::text, dedup_id => 'many', replace => n > 2) e`))
-		require.NoError(t, err)
-		list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		require.NoError(t, err)
+		var list []string
+		require.NoError(t, pool.QueryRow(ctx, s.sql(`SELECT ARRAY(SELECT e.duplicate || '/' || e.replaced
+			FROM generate_series(1, 3) n,
+			pgfifo.enqueue('q', 'many', n::text, dedup_id => 'many', replace => n > 2) e)`)).Scan(&list))
 		require.Equal(t, []string{"false/false", "true/false", "true/true"}, list, "in one statement")
 		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'many' AND payload = '3'"))
 		require.Equal(t, 1, s.number("SELECT count(*) FROM pgfifo.jobs WHERE group_id = 'many'"))

@@ -1,6 +1,7 @@
 package pgfifo_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"os/exec"
@@ -36,17 +37,15 @@ func TestEnqueueFunction(t *testing.T) {
 		} {
 			ids, err := c.Enqueue(ctx, m)
 			require.NoError(t, err)
-			var headers *fifo.Headers
+			var headers, delay, runAt any // NULL
 			if m.Headers != nil {
-				headers = &m.Headers
+				headers = m.Headers
 			}
-			var delay *time.Duration
 			if m.Delay > 0 {
-				delay = &m.Delay
+				delay = m.Delay
 			}
-			var runAt *time.Time
 			if !m.RunAt.IsZero() {
-				runAt = &m.RunAt
+				runAt = m.RunAt
 			}
 			payload, call := m.Payload, "$3::bytea"
 			if _, is := payload.(string); is {
@@ -66,16 +65,15 @@ func TestEnqueueFunction(t *testing.T) {
 		}
 		s.exec("TRUNCATE pgfifo.jobs")
 
-		listener := pgtest.Conn(t, s.url)
-		_, err := listener.Exec(ctx, "LISTEN "+ident(s.channel()))
-		require.NoError(t, err)
+		listener := s.Session()
+		listener.Do("LISTEN " + ident(s.channel()))
 		require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, s.sql(`SELECT pgfifo.enqueue('q', 'g', n::text, '{"h": "1"}')
 				FROM generate_series(1, 3) n ORDER BY n DESC`))
 			return err
 		}))
 		require.NoError(t, s.begin(pool, "SELECT pgfifo.enqueue('q', 'g', 'undone')").Rollback(ctx))
-		_, err = pool.Exec(ctx, "SELECT pg_notify($1, 'the first')", s.channel())
+		_, err := pool.Exec(ctx, "SELECT pg_notify($1, 'the first')", s.channel())
 		require.NoError(t, err)
 		n, err := listener.WaitForNotification(ctx)
 		require.NoError(t, err)
@@ -103,10 +101,7 @@ func TestEnqueueFunction(t *testing.T) {
 
 // channel is where workers listen.
 func (s *staff) channel() string {
-	if s.schema == "" {
-		return "pgfifo"
-	}
-	return s.schema
+	return cmp.Or(s.schema, "pgfifo")
 }
 
 // What Client.Enqueue refuses, the function does, and the error says what is wrong.
@@ -178,15 +173,14 @@ func TestEnqueueFunctionNames(t *testing.T) {
 		}
 	}
 	const each = `SELECT array_agg(n) FROM unnest($1::text[]) AS n WHERE pg_temp.refused(n) = $2`
-	conn := pgtest.Conn(t, s.url)
-	_, err := conn.Exec(t.Context(), `CREATE FUNCTION pg_temp.refused(name text) RETURNS boolean LANGUAGE plpgsql AS $$
+	conn := s.Session()
+	conn.Do(`CREATE FUNCTION pg_temp.refused(name text) RETURNS boolean LANGUAGE plpgsql AS $$
 		BEGIN
 			PERFORM pgfifo.enqueue('q', name, '');
 			RETURN false;
 		EXCEPTION WHEN invalid_parameter_value THEN
 			RETURN true;
 		END $$`)
-	require.NoError(t, err)
 	for refused, list := range map[bool][]string{true: printable, false: others} {
 		var wrong []string
 		require.NoError(t, conn.QueryRow(t.Context(), each, list, refused).Scan(&wrong))
@@ -303,11 +297,8 @@ func TestEnqueueFunctionElsewhere(t *testing.T) {
 		s.exec("INSERT INTO orders VALUES (2, 'psql')")
 		t.Log("there is no psql here")
 	}
-	rows, err := s.owner.Query(t.Context(), `SELECT convert_from(payload, 'UTF8') || coalesce(headers::text, '')
+	list := pgtest.Column[string](s.DB, `SELECT convert_from(payload, 'UTF8') || coalesce(headers::text, '')
 		FROM pgfifo.jobs WHERE queue = 'orders' ORDER BY id`)
-	require.NoError(t, err)
-	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	require.NoError(t, err)
 	require.Equal(t, []string{
 		`{"id": 1, "note": "lib/pq"}{"by": "INSERT"}`, `{"id": 2, "note": "psql"}{"by": "INSERT"}`,
 	}, list)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -64,7 +63,7 @@ func TestBlockedGroupsStopNoOther(t *testing.T) {
 		return s.number("SELECT count(*) FROM pgfifo.jobs WHERE attempts > 0") == each
 	})
 	// The worker is told to look at all of them.
-	require.NoError(t, pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	require.NoError(t, pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		ids, err := receipt.IDs(s.client.EnqueuePgxTx(ctx, tx, again...))
 		behind = append(behind, ids...)
 		return err
@@ -92,33 +91,22 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	db := s.client.DB()
-	producer, err := s.pool.Begin(ctx)
+	producer, err := s.Pool.Begin(ctx)
 	require.NoError(t, err)
 	defer func() { _ = producer.Rollback(ctx) }()
 	_, err = s.client.EnqueuePgxTx(ctx, producer, message("new", task{}))
 	require.NoError(t, err)
 	for _, group := range []string{"held", "spawned", "new"} { // spawned: by the handler, which has not committed
-		more, err := receipt.IDs(s.client.Enqueue(ctx, message(group, task{})))
+		_, err := s.client.Enqueue(ctx, message(group, task{}))
 		require.NoError(t, err, group)
-		ids = append(ids, more...)
-
-		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			_, err := s.client.EnqueuePgxTx(ctx, tx, message(group, task{}))
-			return err
-		})
-		require.NoError(t, err, group)
-
-		tx, err := db.BeginTx(ctx, nil)
-		require.NoError(t, err)
-		_, err = s.client.EnqueueTx(ctx, tx, message(group, task{}))
-		require.NoError(t, err, group)
-		require.NoError(t, tx.Commit(), group)
+		for way, enqueue := range transactions(s.client, s.Pool) {
+			require.NoError(t, enqueue(ctx, message(group, task{}), commits), "%s, %s", group, way)
+		}
 	}
 	require.Empty(t, s.find("end", ids[0]), "the job was running all the time")
 	s.until("the groups that are not held", func() bool {
 		effects := s.effects()
-		return len(effects["spawned"]) == 3 && len(effects["new"]) == 3
+		return len(effects["spawned"]) == 5 && len(effects["new"]) == 5
 	})
 	require.Empty(t, s.find("end", ids[0]))
 	require.NoError(t, producer.Commit(ctx))
@@ -126,50 +114,27 @@ func TestEnqueueDoesNotWaitForRunningJob(t *testing.T) {
 	s.drained()
 	s.stop(procs...)
 	effects := s.effects()
-	require.Len(t, effects["new"], 4)
-	require.Len(t, effects["held"], 4)
-	require.Len(t, effects["spawned"], 4, "the handler's own job came with its commit")
+	require.Len(t, effects["new"], 6)
+	require.Len(t, effects["held"], 6)
+	require.Len(t, effects["spawned"], 6, "the handler's own job came with its commit")
 }
 
 func TestEnqueueIsPartOfTransaction(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	undo := errors.New("undo")
-	in := map[string]func(outcome error) error{
-		"pgx": func(outcome error) error {
-			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-				_, err := s.client.EnqueuePgxTx(ctx, tx, message("pgx", task{}))
-				return errors.Join(err, outcome)
-			})
-		},
-		"sql": func(outcome error) error {
-			tx, err := s.client.DB().DB.BeginTx(ctx, nil)
-			if err != nil {
-				return err
-			}
-			if _, err := s.client.EnqueueTx(ctx, tx, message("sql", task{})); err != nil || outcome == nil {
-				return errors.Join(err, tx.Commit())
-			}
-			return errors.Join(outcome, tx.Rollback())
-		},
-		"bun": func(outcome error) error {
-			return s.client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-				_, err := s.client.EnqueueTx(ctx, tx, message("bun", task{}))
-				return errors.Join(err, outcome)
-			})
-		},
-	}
-	for kind, enqueue := range in {
-		require.ErrorIs(t, enqueue(undo), undo, kind)
+	ways := transactions(s.client, s.Pool)
+	for way, enqueue := range ways {
+		require.ErrorIs(t, enqueue(ctx, message(way, task{}), func() error { return undo }), undo, way)
 	}
 	require.Zero(t, s.jobs(), "rolled back")
-	for kind, enqueue := range in {
-		require.NoError(t, enqueue(nil), kind)
+	for way, enqueue := range ways {
+		require.NoError(t, enqueue(ctx, message(way, task{}), commits), way)
 	}
 	p := s.start(2)
 	s.drained()
 	s.stop(p)
-	require.ElementsMatch(t, slices.Collect(maps.Keys(in)), slices.Collect(maps.Keys(s.effects())))
+	require.ElementsMatch(t, slices.Collect(maps.Keys(ways)), slices.Collect(maps.Keys(s.effects())))
 }
 
 // In every snapshot, a job that succeeds is there and its effect is not, or the other way round.
@@ -191,7 +156,7 @@ func TestEffectAndCompletionCommitTogether(t *testing.T) {
 	p := s.start(3)
 	s.within(3*patience, "an empty queue", func() bool {
 		var jobs, effects int
-		err := s.pool.QueryRow(t.Context(),
+		err := s.Pool.QueryRow(t.Context(),
 			"SELECT (SELECT count(*) FROM pgfifo.jobs), (SELECT count(*) FROM effects)").Scan(&jobs, &effects)
 		require.NoError(t, err)
 		require.Equal(t, total, jobs+effects)
@@ -234,11 +199,11 @@ func TestLateCommitIsWorked(t *testing.T) {
 	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, pollOnly bool) {
 		s := newSite(t)
 		s.pollOnly = pollOnly
-		client := fifo.Open(s.pool, &fifo.Config{PollOnly: pollOnly})
+		client := fifo.Open(s.Pool, &fifo.Config{PollOnly: pollOnly})
 		defer func() { _ = client.Close() }()
 		p := s.start(2)
 
-		tx, err := s.pool.Begin(t.Context())
+		tx, err := s.Pool.Begin(t.Context())
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback(context.Background()) }()
 		late, err := receipt.IDs(client.EnqueuePgxTx(t.Context(), tx, message("g", task{})))

@@ -47,7 +47,7 @@ type event struct {
 // effects returns the committed effects, by group, in the order in which they were written.
 func (s *site) effects() map[string][]int64 {
 	s.Helper()
-	rows, err := s.pool.Query(s.Context(), "SELECT group_id, job_id FROM effects ORDER BY n")
+	rows, err := s.Pool.Query(s.Context(), "SELECT group_id, job_id FROM effects ORDER BY n")
 	require.NoError(s, err)
 	effects := make(map[string][]int64)
 	var group string

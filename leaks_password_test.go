@@ -65,15 +65,9 @@ func TestPasswordsAreNotLogged(t *testing.T) {
 	}
 
 	// The worker dials by itself, and says in the log what it could not: here the password stops being right.
-	good := pgtest.Connect(t, base)
-	client := fifo.Open(good, &fifo.Config{Logger: v.logger()})
-	defer func() { require.NoError(t, client.Close()) }()
-	bad := good.Config()
+	bad := owner.Config()
 	bad.ConnConfig.User, bad.ConnConfig.Password = role, passwordCanary
-	lanes, err := pgxpool.NewWithConfig(t.Context(), bad)
-	require.NoError(t, err)
-	t.Cleanup(lanes.Close)
-	dialer := &lease.Dialer{Pool: lanes.Config(), Logger: v.logger()}
+	dialer := &lease.Dialer{Pool: bad, Logger: v.logger()}
 	_, err = dialer.Dial(t.Context())
 	v.failed("dial", err)
 	_, err = dialer.Connect(t.Context())
@@ -117,8 +111,7 @@ func requirePassword(t *testing.T, owner *pgxpool.Pool) string {
 	if err != nil {
 		t.Skipf("the server trusts everybody, and its rules cannot be changed: %v", err)
 	}
-	site := &site{T: t}
-	site.until("the server to ask for the password", func() bool { return asks(t, owner, role) })
+	require.True(t, pgtest.Wait(patience, func() bool { return asks(t, owner, role) }))
 	return role
 }
 

@@ -27,7 +27,8 @@ import (
 func TestPayloadsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	v := newSieve(t)
-	pool := pgtest.Pool(t)
+	s := &staff{DB: pgtest.At(t, pgtest.URL(t)), logs: &v.logs}
+	pool := s.Pool
 	client := fifo.Open(pool, &fifo.Config{Logger: v.logger(), Hooks: []fifo.Hooks{{
 		Settled: func(_ context.Context, job *fifo.Job, o fifo.Outcome, err error) {
 			if err != nil {
@@ -73,8 +74,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		Heartbeat:     50 * time.Millisecond,
 		SweepInterval: 50 * time.Millisecond, GroupIdle: time.Microsecond,
 	}
-	_, err := pool.Exec(ctx, "CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-	require.NoError(t, err)
+	s.exec("CREATE TABLE once (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	w.Handle("kinds", func(ctx context.Context, job *fifo.Job) error {
 		return misfortune(ctx, pool, job)
 	})
@@ -94,7 +94,6 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 			return errors.New("as told")
 		},
 	})
-	s := &staff{T: t, owner: pool, logs: &v.logs}
 	s.work(w, "all jobs to be buried", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
 	require.Equal(t, len(kinds)+len(undecodable)+24, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
 
@@ -119,8 +118,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		_, err := client.Enqueue(ctx, m)
 		v.failed(name, err)
 	}
-	_, err = pool.Exec(ctx, "ALTER TABLE pgfifo.jobs ADD CONSTRAINT never CHECK (id = 0) NOT VALID")
-	require.NoError(t, err)
+	s.exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT never CHECK (id = 0) NOT VALID")
 	for _, mode := range []pgx.QueryExecMode{
 		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
@@ -187,8 +185,8 @@ func misfortune(ctx context.Context, pool *pgxpool.Pool, job *fifo.Job) error {
 		<-ctx.Done()
 		return ctx.Err()
 	case "lost":
-		var pid int
-		if err := tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		pid, err := backend(ctx, tx)
+		if err != nil {
 			return err
 		}
 		if _, err := pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {

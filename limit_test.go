@@ -13,7 +13,7 @@ import (
 // census lets tasks count the jobs that run.
 func (s *site) census() {
 	s.Helper()
-	s.exec("CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)")
+	s.Exec("CREATE TABLE census (xid xid8 PRIMARY KEY, running integer)")
 }
 
 // requireLimit has worker processes of four lanes work all jobs, while so many are killed, one every so many jobs.
@@ -44,7 +44,8 @@ func TestLimitUnderKill(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
 	s.census()
-	ids := s.fillWith(task{Do: "census"}, 12, 30)
+	s.task = task{Do: "census"}
+	ids := s.fill(12, 30)
 	s.requireLimit(limit, 3, 6, 20)
 	require.Equal(t, ids, s.effects())
 	s.replay()
@@ -57,10 +58,10 @@ func TestGroupLimitUnderKill(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{GroupLimit: limit}))
 	s.census()
-	s.exec("CREATE TABLE starts (n serial, id bigint)")
-	s.exec(`CREATE FUNCTION started() RETURNS trigger LANGUAGE plpgsql AS
+	s.Exec("CREATE TABLE starts (n serial, id bigint)")
+	s.Exec(`CREATE FUNCTION started() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN INSERT INTO starts (id) VALUES (NEW.id); RETURN NEW; END'`)
-	s.exec(`CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks
+	s.Exec(`CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks
 		FOR EACH ROW EXECUTE FUNCTION started()`)
 	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 300)...)
 	s.requireLimit(limit, 2, 5, 15)

@@ -32,12 +32,6 @@ var misuses = map[string]misuse{
 	"SET of the isolation": {do: statement("SET default_transaction_isolation = serializable"), replaced: true},
 	"SET of the bounds":    {do: statement("SET idle_in_transaction_session_timeout = 0"), replaced: true},
 	"read only sessions":   {do: statement("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), replaced: true},
-	"SET in a batch": {replaced: true, do: func(ctx context.Context, tx pgx.Tx, _ *fifo.Job) error {
-		b := &pgx.Batch{}
-		b.Queue("SELECT 1")
-		b.Queue("SET statement_timeout = '1h'")
-		return tx.SendBatch(ctx, b).Close()
-	}},
 	"SET by bun": {replaced: true, do: func(ctx context.Context, _ pgx.Tx, job *fifo.Job) error {
 		tx, err := job.Tx(ctx)
 		if err != nil {
@@ -169,7 +163,7 @@ func TestMisuse(t *testing.T) {
 
 func testMisuse(t *testing.T, v misuse) {
 	s := newSite(t)
-	client := fifo.Open(s.pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
+	client := fifo.Open(s.Pool, &fifo.Config{Logger: slog.New(slog.NewTextHandler(s.Output(), nil))})
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 	send := func(queue, group string, n int) []int64 {
 		return s.enqueue(slices.Repeat([]fifo.Message{{Queue: queue, GroupID: group}}, n)...)
@@ -178,7 +172,7 @@ func testMisuse(t *testing.T, v misuse) {
 	h := &misuser{misuse: v, first: want["g"][0]}
 	w := &fifo.Worker{
 		Client: client, Concurrency: 1, MaxAttempts: 4, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		Retry: atOnce,
 	}
 	w.Handle(queue, h.handle)
 	w.Handle("q2", h.handle)

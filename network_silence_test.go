@@ -110,7 +110,7 @@ func (c silence) run(s *site) {
 	var proxy *netfault.Proxy
 	heal := func() error { return c.net.Heal() }
 	if c.net != nil {
-		a.URL, launch = via(s.T, s.url, c.net.HostIP()), c.net.Run
+		a.URL, launch = via(s.T, s.URL, c.net.HostIP()), c.net.Run
 	} else {
 		proxy, a.URL = s.proxy()
 		heal = func() error {

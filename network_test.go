@@ -32,12 +32,12 @@ func via(t *testing.T, from, host string) string {
 // proxy returns a proxy before the site's server, and the URL that leads through it.
 func (s *site) proxy() (*netfault.Proxy, string) {
 	s.Helper()
-	u, err := url.Parse(s.url)
+	u, err := url.Parse(s.URL)
 	require.NoError(s, err)
 	p, err := netfault.NewProxy(u.Host)
 	require.NoError(s, err)
 	s.Cleanup(func() { require.NoError(s, p.Close()) })
-	return p, via(s.T, s.url, p.Addr())
+	return p, via(s.T, s.URL, p.Addr())
 }
 
 // requireStarts checks the order of what was begun, where handlers may overlap: with a lost connection, for as long as
@@ -251,7 +251,7 @@ func TestReplyLostInEnqueue(t *testing.T) {
 	require.NoError(t, err)
 
 	const insert = "INSERT INTO pgfifo.jobs"
-	for group, enqueue := range map[string]func(msg fifo.Message) error{
+	calls := map[string]func(msg fifo.Message) error{
 		"one": func(msg fifo.Message) error {
 			proxy.LoseReplies(1, insert)
 			_, err := client.Enqueue(ctx, msg)
@@ -262,23 +262,14 @@ func TestReplyLostInEnqueue(t *testing.T) {
 			_, err := client.Enqueue(ctx, msg, msg)
 			return err
 		},
-		"pgx transaction": func(msg fifo.Message) error {
-			tx, err := pool.Begin(ctx)
-			require.NoError(t, err)
-			_, err = client.EnqueuePgxTx(ctx, tx, msg)
-			require.NoError(t, err)
-			proxy.LoseCommits(1)
-			return tx.Commit(ctx)
-		},
-		"bun transaction": func(msg fifo.Message) error {
-			tx, err := client.DB().BeginTx(ctx, nil)
-			require.NoError(t, err)
-			_, err = client.EnqueueTx(ctx, tx, msg)
-			require.NoError(t, err)
-			proxy.LoseCommits(1)
-			return tx.Commit()
-		},
-	} {
+	}
+	ways := transactions(client, pool)
+	for way, enqueue := range ways {
+		calls[way] = func(msg fifo.Message) error {
+			return enqueue(ctx, msg, func() error { proxy.LoseCommits(1); return nil })
+		}
+	}
+	for group, enqueue := range calls {
 		err := enqueue(message(group, task{}))
 		require.Error(t, err, group)
 		pgErr := new(pgconn.PgError)
@@ -294,5 +285,5 @@ func TestReplyLostInEnqueue(t *testing.T) {
 		require.Equal(t, want, s.number("SELECT count(*) FROM pgfifo.jobs WHERE group_id = $1", group), group)
 	}
 	require.Equal(t, 2, proxy.LostReplies())
-	require.Equal(t, 2, proxy.LostCommits())
+	require.Equal(t, len(ways), proxy.LostCommits())
 }

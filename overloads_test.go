@@ -69,7 +69,7 @@ func TestForeignOverloads(t *testing.T) {
 func (s *staff) trap() {
 	s.Helper()
 	ctx := s.Context()
-	require.NoError(s, migrations.Down(ctx, s.owner, nil))
+	require.NoError(s, migrations.Down(ctx, s.Pool, nil))
 	s.exec("CREATE SCHEMA trap")
 	s.exec("GRANT USAGE, CREATE ON SCHEMA trap TO PUBLIC")
 	foreigner := s.as(s.roles.Producer)
@@ -79,7 +79,7 @@ func (s *staff) trap() {
 		s.exec("ALTER ROLE " + ident(login(role)) + " SET search_path = trap, public")
 	}
 
-	owner := s.owner.Config()
+	owner := s.Pool.Config()
 	owner.ConnConfig.RuntimeParams["search_path"] = "trap,public"
 	migrator, err := pgxpool.NewWithConfig(ctx, owner)
 	require.NoError(s, err)

@@ -267,7 +267,7 @@ func (s *site) launch(a assignment, run func(*exec.Cmd) error) *process {
 	p.ready, p.exited = make(chan struct{}), make(chan struct{})
 	a.Name, a.Journal, a.PollOnly = p.name, s.journal, a.PollOnly || s.pollOnly
 	if a.URL == "" {
-		a.URL = s.url
+		a.URL = s.URL
 	}
 	text, err := json.Marshal(a)
 	require.NoError(s, err)

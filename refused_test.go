@@ -263,7 +263,7 @@ func TestRefused(t *testing.T) {
 		}
 		for _, sql := range slices.Concat(refusedToAll, refusedToProducer, refusedToWorker,
 			refusedToReader, refusedToAdmin) {
-			require.NoError(t, s.try(s.owner, sql), sql)
+			require.NoError(t, s.try(s.Pool, sql), sql)
 		}
 		for role, list := range map[string][]string{
 			s.roles.Producer: permitted["producer"], s.roles.Worker: permitted["worker"],

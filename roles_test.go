@@ -1,13 +1,11 @@
 package pgfifo_test
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -29,9 +27,8 @@ func TestProducerRole(t *testing.T) {
 
 func producerRole(t *testing.T, s *staff) {
 	ctx, pool := t.Context(), s.as(s.roles.Producer)
-	listener := pgtest.Conn(t, s.url)
-	_, err := listener.Exec(ctx, "LISTEN "+ident(cmp.Or(s.schema, "pgfifo")))
-	require.NoError(t, err)
+	listener := s.Session()
+	listener.Do("LISTEN " + ident(s.channel()))
 	want := 0
 	for _, inOrder := range []bool{false, true} {
 		client := s.client(pool, func(c *fifo.Config) { c.CommitOrder = inOrder })
@@ -43,16 +40,11 @@ func producerRole(t *testing.T, s *staff) {
 		ids, err = client.Enqueue(ctx, one, message("h", task{}), one)
 		require.NoError(t, err)
 		require.Len(t, ids, 3)
-		require.NoError(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, one)
-			return err
-		}))
-		tx, err := client.DB().BeginTx(ctx, nil)
-		require.NoError(t, err)
-		_, err = client.EnqueueTx(ctx, tx, one, one)
-		require.NoError(t, err)
-		require.NoError(t, tx.Commit())
-		want += 7
+		ways := transactions(client, pool)
+		for way, enqueue := range ways {
+			require.NoError(t, enqueue(ctx, one, commits), way)
+		}
+		want += 4 + len(ways)
 	}
 	first := message("d", task{})
 	first.DedupID, first.Priority = "a", 1
@@ -91,7 +83,7 @@ func TestReaderRole(t *testing.T) {
 func readerRole(t *testing.T, s *staff) {
 	ctx, pool := t.Context(), s.as(s.roles.Reader)
 	s.stock()
-	holder := s.begin(s.owner, "SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE")
+	holder := s.begin(s.Pool, "SELECT FROM pgfifo.jobs WHERE group_id = 'a' FOR NO KEY UPDATE")
 
 	client := s.client(pool)
 	s.look(client)
@@ -236,8 +228,7 @@ func adminRole(t *testing.T, s *staff) {
 // keep has a session run a job, without a transaction.
 func (s *staff) keep(job fifo.Job) {
 	s.Helper()
-	_, err := pgtest.Conn(s.T, s.url).Exec(s.Context(), "SELECT pg_advisory_lock(77)")
-	require.NoError(s, err)
+	s.Session().Do("SELECT pg_advisory_lock(77)")
 	s.exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, session_lease) "+
 		"VALUES ($1, 1, false, true) ON CONFLICT (queue) DO UPDATE SET session_lease = true", job.Queue)
 	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since) "+
@@ -262,11 +253,11 @@ func TestGrantTakesAway(t *testing.T) {
 	require.NoError(t, err)
 
 	// Beside a running job, which holds nothing up.
-	holder := s.begin(s.owner, "UPDATE pgfifo.jobs SET attempts = 1")
+	holder := s.begin(s.Pool, "UPDATE pgfifo.jobs SET attempts = 1")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for range 2 {
-		require.NoError(t, migrations.Grant(ctx, s.owner, s.roles, nil))
+		require.NoError(t, migrations.Grant(ctx, s.Pool, s.roles, nil))
 	}
 	require.NoError(t, holder.Rollback(ctx))
 

@@ -139,7 +139,7 @@ func (s *staff) act(ctx context.Context, client *fifo.Client, job *fifo.Job) err
 		if err != nil {
 			return err
 		}
-		if _, err := s.owner.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
+		if _, err := s.Pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid); err != nil {
 			return err
 		}
 		<-ctx.Done()

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -21,12 +22,11 @@ import (
 
 // A site is where worker processes work: a database with their effects, and their journal.
 type site struct {
-	*testing.T
-	url      string
-	pool     *pgxpool.Pool
+	*pgtest.DB
 	client   *fifo.Client
 	journal  string
 	pollOnly bool
+	task     task // of the jobs of fill
 	count    int
 	killed   map[string]bool
 }
@@ -35,26 +35,25 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
-	url, pool := pgtest.Lend(t)
-	return siteWith(t, url, pool)
+	return siteOn(pgtest.New(t))
 }
 
 // newSiteAt returns a site in a database that is there, and migrated.
 func newSiteAt(t *testing.T, url string) *site {
 	t.Helper()
-	return siteWith(t, url, pgtest.Connect(t, url))
+	return siteOn(pgtest.At(t, url))
 }
 
-func siteWith(t *testing.T, url string, pool *pgxpool.Pool) *site {
-	t.Helper()
+func siteOn(db *pgtest.DB) *site {
+	db.Helper()
 	s := &site{
-		T: t, url: url, pool: pool, client: fifo.Open(pool, nil),
-		journal: filepath.Join(t.TempDir(), "journal"), killed: make(map[string]bool),
+		DB: db, client: fifo.Open(db.Pool, nil),
+		journal: filepath.Join(db.TempDir(), "journal"), killed: make(map[string]bool),
 	}
-	t.Cleanup(func() { _ = s.client.Close() })
-	require.NoError(t, os.WriteFile(s.journal, nil, 0o600))
+	s.Cleanup(func() { _ = s.client.Close() })
+	require.NoError(s, os.WriteFile(s.journal, nil, 0o600))
 	// No key keeps effects single or in order: only the queue does.
-	s.exec(`CREATE TABLE effects (
+	s.Exec(`CREATE TABLE effects (
 		n bigint GENERATED ALWAYS AS IDENTITY, group_id text NOT NULL, job_id bigint NOT NULL,
 		attempt integer NOT NULL)`)
 	return s
@@ -71,19 +70,54 @@ func (s *site) enqueue(msgs ...fifo.Message) []int64 {
 	return ids
 }
 
-// fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
-func (s *site) fill(groups, jobs int) map[string][]int64 {
-	s.Helper()
-	return s.fillWith(task{}, groups, jobs)
+// transactions are the ways to enqueue in a transaction of one's own. then is called before the commit, and its error
+// rolls back.
+func transactions(
+	c *fifo.Client, pool *pgxpool.Pool,
+) map[string]func(ctx context.Context, m fifo.Message, then func() error) error {
+	return map[string]func(ctx context.Context, m fifo.Message, then func() error) error{
+		"pgx": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				_, err := c.EnqueuePgxTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+		"InTx": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return c.InTx(ctx, func(tx pgx.Tx) error {
+				_, err := c.EnqueuePgxTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+		"sql": func(ctx context.Context, m fifo.Message, then func() error) error {
+			tx, err := c.DB().DB.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			_, err = c.EnqueueTx(ctx, tx, m)
+			if err = errors.Join(err, then()); err != nil {
+				return errors.Join(err, tx.Rollback())
+			}
+			return tx.Commit()
+		},
+		"bun": func(ctx context.Context, m fifo.Message, then func() error) error {
+			return c.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+				_, err := c.EnqueueTx(ctx, tx, m)
+				return errors.Join(err, then())
+			})
+		},
+	}
 }
 
-func (s *site) fillWith(payload task, groups, jobs int) map[string][]int64 {
+func commits() error { return nil }
+
+// fill enqueues so many jobs for each of so many groups, interleaved, and returns their ids by group.
+func (s *site) fill(groups, jobs int) map[string][]int64 {
 	s.Helper()
 	ids := make(map[string][]int64)
 	for range jobs {
 		var msgs []fifo.Message
 		for g := range groups {
-			msgs = append(msgs, message(fmt.Sprint("g", g), payload))
+			msgs = append(msgs, message(fmt.Sprint("g", g), s.task))
 		}
 		for i, id := range s.enqueue(msgs...) {
 			ids[msgs[i].GroupID] = append(ids[msgs[i].GroupID], id)
@@ -95,13 +129,11 @@ func (s *site) fillWith(payload task, groups, jobs int) map[string][]int64 {
 // gate closes the gate that handlers wait at, and returns what opens it.
 func (s *site) gate() (open func()) {
 	s.Helper()
-	conn := pgtest.Conn(s, s.url)
-	_, err := conn.Exec(s.Context(), "SELECT pg_advisory_lock($1)", gateKey)
-	require.NoError(s, err)
+	c := s.Session()
+	c.Do("SELECT pg_advisory_lock($1)", gateKey)
 	return func() {
 		s.Helper()
-		_, err := conn.Exec(s.Context(), "SELECT pg_advisory_unlock($1)", gateKey)
-		require.NoError(s, err)
+		c.Do("SELECT pg_advisory_unlock($1)", gateKey)
 	}
 }
 
@@ -131,16 +163,9 @@ func (s *site) drained() {
 
 func (s *site) jobs() int { return s.number("SELECT count(*) FROM pgfifo.jobs") }
 
-func (s *site) exec(sql string, args ...any) {
+func (s *site) number(sql string, args ...any) int {
 	s.Helper()
-	_, err := s.pool.Exec(s.Context(), sql, args...)
-	require.NoError(s, err)
-}
-
-func (s *site) number(sql string, args ...any) (n int) {
-	s.Helper()
-	require.NoError(s, s.pool.QueryRow(s.Context(), sql, args...).Scan(&n))
-	return n
+	return pgtest.One[int](s.DB, sql, args...)
 }
 
 // background runs something, a worker say, until the test ends or the returned function is called, and requires that it
@@ -171,6 +196,9 @@ func (s *site) work(w *fifo.Worker, h fifo.Handler) {
 		return err
 	})
 }
+
+// atOnce is a Worker.Retry.
+func atOnce(*fifo.Job, error) time.Duration { return 0 }
 
 // receive waits for a value from a channel.
 func receive[T any](t *testing.T, limit time.Duration, from <-chan T, what string) (v T) {

@@ -20,12 +20,10 @@ import (
 
 // A staff is a database with a schema of the library's, and a login for each of the four roles, and one for none.
 type staff struct {
-	*testing.T
-	schema string
-	url    string
-	owner  *pgxpool.Pool // the one that migrated
-	roles  migrations.Roles
-	logs   *logbook
+	*pgtest.DB // of the owner, who migrated
+	schema     string
+	roles      migrations.Roles
+	logs       *logbook
 }
 
 const outsider = "outsider" // the login that is a member of no role
@@ -34,17 +32,15 @@ const outsider = "outsider" // the login that is a member of no role
 func newStaff(t *testing.T, schema string) *staff {
 	t.Helper()
 	t.Parallel()
-	s := &staff{T: t, schema: schema, url: pgtest.URL(t), logs: &logbook{}}
-	s.owner = pgtest.Connect(t, s.url)
-	var db string
-	require.NoError(t, s.owner.QueryRow(t.Context(), "SELECT current_database()").Scan(&db))
+	s := &staff{DB: pgtest.At(t, pgtest.URL(t)), schema: schema, logs: &logbook{}}
+	db := pgtest.One[string](s.DB, "SELECT current_database()")
 	s.roles = migrations.Roles{ // the names of roles are the whole cluster's
 		Producer: db + "-producer", Worker: db + "-worker", Reader: db + "-reader", Admin: db + "-admin",
 	}
 	t.Cleanup(s.dismiss)
 	cfg := &migrations.Config{Schema: schema}
-	require.NoError(t, migrations.Up(t.Context(), s.owner, cfg))
-	require.NoError(t, migrations.Grant(t.Context(), s.owner, s.roles, cfg))
+	require.NoError(t, migrations.Up(t.Context(), s.Pool, cfg))
+	require.NoError(t, migrations.Grant(t.Context(), s.Pool, s.roles, cfg))
 	for _, role := range s.all() {
 		s.exec("CREATE ROLE " + ident(login(role)) + " LOGIN PASSWORD 'meager' CONNECTION LIMIT 30")
 		s.exec("GRANT " + ident(role) + " TO " + ident(login(role)))
@@ -64,22 +60,21 @@ func ident(name string) string { return pgx.Identifier{name}.Sanitize() }
 // dismiss drops the roles; a database's end does not.
 func (s *staff) dismiss() {
 	ctx := context.Background()
-	rows, err := s.owner.Query(ctx, "SELECT rolname FROM pg_roles WHERE rolname LIKE current_database() || '-%'")
+	rows, err := s.Pool.Query(ctx, "SELECT rolname FROM pg_roles WHERE rolname LIKE current_database() || '-%'")
 	require.NoError(s, err)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(s, err)
 	for _, name := range names {
-		_, err := s.owner.Exec(ctx, "DROP OWNED BY "+ident(name))
+		_, err := s.Pool.Exec(ctx, "DROP OWNED BY "+ident(name))
 		require.NoError(s, err)
-		_, err = s.owner.Exec(ctx, "DROP ROLE "+ident(name))
+		_, err = s.Pool.Exec(ctx, "DROP ROLE "+ident(name))
 		require.NoError(s, err)
 	}
 }
 
 func (s *staff) exec(sql string, args ...any) {
 	s.Helper()
-	_, err := s.owner.Exec(s.Context(), s.sql(sql), args...)
-	require.NoError(s, err, sql)
+	s.Exec(s.sql(sql), args...)
 }
 
 // begin returns a transaction in which a statement was executed. It ends with the test at the latest.
@@ -102,16 +97,15 @@ func (s *staff) sql(sql string) string {
 		"pgfifo.", ident(s.schema)+".", "SCHEMA pgfifo", "SCHEMA "+ident(s.schema)).Replace(sql)
 }
 
-func (s *staff) number(sql string, args ...any) (n int) {
+func (s *staff) number(sql string, args ...any) int {
 	s.Helper()
-	require.NoError(s, s.owner.QueryRow(s.Context(), s.sql(sql), args...).Scan(&n), sql)
-	return n
+	return pgtest.One[int](s.DB, s.sql(sql), args...)
 }
 
 // as returns a pool of a role's login.
 func (s *staff) as(role string) *pgxpool.Pool {
 	s.Helper()
-	u, err := url.Parse(s.url)
+	u, err := url.Parse(s.URL)
 	require.NoError(s, err)
 	if role == outsider {
 		role = strings.TrimPrefix(u.Path, "/") + "-" + outsider

@@ -125,6 +125,13 @@ func (c *cluster) migrate() {
 	require.NoError(c, migrations.Up(c.Context(), pgtest.Connect(c, c.url(c.port)), nil))
 }
 
+// site makes the library's schema, and returns the site that is there.
+func (c *cluster) site() *site {
+	c.Helper()
+	c.migrate()
+	return newSiteAt(c.T, c.url(c.port))
+}
+
 // A program is one of a test's own, in a folder of its own. It ends with the test.
 type program struct {
 	*testing.T

@@ -84,13 +84,12 @@ func TestServerCrash(t *testing.T) {
 		"synchronous_commit=off of the role": "ALTER ROLE postgres SET synchronous_commit = off",
 	}, func(t *testing.T, off string) {
 		c := newCluster(t, lazy)
-		c.migrate()
-		s := newSiteAt(t, c.url(c.port))
+		s := c.site()
 		backlog := s.fill(80, 20)
 		if off != "" {
 			c.exec(c.port, off)
 			c.exec(c.port, "SELECT pg_reload_conf()")
-			s.pool.Reset()
+			s.Pool.Reset()
 		}
 		c.exec(c.port, "CHECKPOINT") // the backlog is on disk
 		thaw := c.freezeWalWriter()
@@ -100,7 +99,7 @@ func TestServerCrash(t *testing.T) {
 		s.atWork(len(procs))
 		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
 
-		before := s.state(s.url)
+		before := s.state(s.URL)
 		thaw()
 		c.crash()
 		acked := p.down()
@@ -111,7 +110,7 @@ func TestServerCrash(t *testing.T) {
 		}
 		again := both(l.undone, after.jobs)
 
-		s.pool.Reset()
+		s.Pool.Reset()
 		s.goOn(p, procs, len(acked), after, &l)
 		t.Logf("%d enqueued and %d done before: %v; %d done jobs ran again, %d done in the end",
 			len(acked), len(before.effects), l, len(again), s.number("SELECT count(*) FROM effects"))
@@ -131,8 +130,7 @@ func TestServerCrash(t *testing.T) {
 func TestRelaxedServerCrash(t *testing.T) {
 	pgtest.OverAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
 		c := newCluster(t, lazy)
-		c.migrate()
-		s := newSiteAt(t, c.url(c.port))
+		s := c.site()
 		s.fill(80, 40)
 		c.exec(c.port, "CHECKPOINT")
 		thaw := c.freezeWalWriter()
@@ -149,10 +147,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 		procs[0] = start()
 		s.atWork(len(procs) + 1)
 		some, flushed := done()+300, ""
-		flush := func() (now string) {
-			require.NoError(t, s.pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&now))
-			return now
-		}
+		flush := func() string { return pgtest.One[string](s.DB, "SELECT pg_current_wal_flush_lsn()::text") }
 		var was state
 		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
 			now, n := flush(), done()
@@ -162,7 +157,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			if n < some {
 				return false
 			}
-			was = s.state(s.url)
+			was = s.state(s.URL)
 			return !relaxed || flush() == flushed
 		})
 
@@ -178,7 +173,7 @@ func TestRelaxedServerCrash(t *testing.T) {
 			require.Empty(t, l.undone)
 		}
 
-		s.pool.Reset()
+		s.Pool.Reset()
 		s.goOn(s.produce(), procs, 0, after, &l)
 		t.Logf("%d enqueued and %d done before: %v", len(before.acked), len(was.effects), l)
 	})
@@ -264,8 +259,8 @@ func TestPromotedStandby(t *testing.T) {
 		require.Contains(t, after.jobs, gated[0])
 
 		s.within(3*patience, "a connection to the new primary", func() bool {
-			s.pool.Reset()
-			return s.pool.Ping(t.Context()) == nil
+			s.Pool.Reset()
+			return s.Pool.Ping(t.Context()) == nil
 		})
 		s.goOn(p, procs, len(acked)-len(gated), after, &l)
 		t.Logf("%d enqueued and %d done before: %v; %d done in the end",
@@ -286,8 +281,7 @@ func TestPromotedStandby(t *testing.T) {
 // Whoever does not wait for a standby does not wait for it with the mark of an attempt, either.
 func TestMarksDoNotWaitForAStandby(t *testing.T) {
 	c := newCluster(t, map[string]string{"synchronous_standby_names": "nobody", "synchronous_commit": "local"})
-	c.migrate()
-	s := newSiteAt(t, c.url(c.port))
+	s := c.site()
 	for range 5 { // each would wait for Worker.Silence
 		s.enqueue(message("g", task{}))
 	}

@@ -13,11 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
-	"github.com/pgfifo/pgfifo/migrations"
 )
 
 // requireNotices checks that a worker hears of jobs by notices: that one of them ran although no session of the worker
@@ -61,8 +59,7 @@ func TestNoticesThroughPoolers(t *testing.T) {
 		who, mode, _ := strings.Cut(behind, ", ")
 		s := newSite(t)
 		b := newBouncer(t, mode, nil)
-		other := fifo.Open(connectIn(t, b.through(s.url), pgx.QueryExecModeExec), nil)
-		t.Cleanup(func() { require.NoError(t, other.Close()) })
+		other := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 		if who == "worker" {
 			s.requireNotices(s.client, other)
 		} else {
@@ -82,7 +79,7 @@ func refused(t *testing.T) mute {
 	t.Helper()
 	s := newStaff(t, "")
 	s.exec("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_notify(text, text) FROM PUBLIC")
-	return mute{newSiteAt(t, s.url), s.as(s.roles.Producer), s.as(s.roles.Worker)}
+	return mute{newSiteAt(t, s.URL), s.as(s.roles.Producer), s.as(s.roles.Worker)}
 }
 
 // congested is a server whose queue of notices is full: a session listens, and does not end its transaction.
@@ -91,20 +88,16 @@ func congested(t *testing.T, c *cluster) mute {
 	c.crash()
 	c.set = map[string]string{"max_notify_queue_pages": "64"}
 	c.serve(c.port)
-	ctx, url := t.Context(), c.url(c.port)
-	pool := pgtest.Connect(t, url)
-	require.NoError(t, migrations.Up(ctx, pool, nil))
-	blocker := pgtest.Conn(t, url)
-	for _, sql := range []string{"LISTEN elsewhere", "BEGIN", "SELECT"} {
-		_, err := blocker.Exec(ctx, sql)
-		require.NoError(t, err)
-	}
+	s := c.site()
+	blocker := s.Session()
+	blocker.Do("LISTEN elsewhere")
+	blocker.Do("BEGIN; SELECT")
 	var err error
 	for i := 0; err == nil; i++ {
-		_, err = pool.Exec(ctx, "SELECT pg_notify('elsewhere', $1 || repeat('x', 7000))", fmt.Sprint(i))
+		_, err = s.Pool.Exec(t.Context(), "SELECT pg_notify('elsewhere', $1 || repeat('x', 7000))", fmt.Sprint(i))
 	}
 	require.ErrorContains(t, err, "too many notifications")
-	return mute{newSiteAt(t, url), pool, pool}
+	return mute{s, s.Pool, s.Pool}
 }
 
 // Where the server takes no notice, all that enqueues and commits goes on as ever, and workers find what was added.
@@ -136,26 +129,17 @@ func (m mute) requireNoHarm() {
 	ctx, cancel := context.WithTimeout(m.Context(), patience)
 	defer cancel()
 	for range 10 {
-		require.NoError(m, pgx.BeginFunc(ctx, m.producers, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, message("pgx", task{}))
-			return err
-		}))
-		require.NoError(m, client.DB().RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
-			_, err := client.EnqueueTx(ctx, tx, message("bun", task{}))
-			return err
-		}))
-		require.NoError(m, client.InTx(ctx, func(tx pgx.Tx) error {
-			_, err := client.EnqueuePgxTx(ctx, tx, message("InTx", task{}))
-			return err
-		}))
+		for way, enqueue := range transactions(client, m.producers) {
+			require.NoError(m, enqueue(ctx, message(way, task{}), commits), way)
+		}
 		_, err := client.Enqueue(ctx, message("feeds", task{}))
 		require.NoError(m, err)
 	}
 	count := make(map[string]int)
-	for range 50 {
+	for range 60 {
 		count[receive(m.T, 3*patience, done, "a job")]++
 	}
-	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "feeds": 10, "fed": 10}, count)
+	require.Equal(m, map[string]int{"pgx": 10, "bun": 10, "InTx": 10, "sql": 10, "feeds": 10, "fed": 10}, count)
 	m.drained()
 	require.Zero(m, m.number("SELECT count(*) FROM pgfifo.dead_letters"))
 }
@@ -163,13 +147,9 @@ func (m mute) requireNoHarm() {
 // A transaction that has enqueued can be prepared. Its jobs are announced when it is committed for good.
 func TestPreparedEnqueue(t *testing.T) {
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
-	ctx, url := t.Context(), c.url(c.port)
-	pool := pgtest.Connect(t, url)
-	require.NoError(t, migrations.Up(ctx, pool, nil))
-	s := newSiteAt(t, url)
-	listener := pgtest.Conn(t, url)
-	_, err := listener.Exec(ctx, "LISTEN pgfifo")
-	require.NoError(t, err)
+	ctx, s := t.Context(), c.site()
+	listener := s.Session()
+	listener.Do("LISTEN pgfifo")
 	hear := func() string {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(ctx, patience)
@@ -180,7 +160,7 @@ func TestPreparedEnqueue(t *testing.T) {
 	}
 	ways := map[string]func(group, name string) error{
 		"pgx": func(group, name string) error {
-			tx, err := pool.Begin(ctx)
+			tx, err := s.Pool.Begin(ctx)
 			if err != nil {
 				return err
 			}
@@ -207,22 +187,18 @@ func TestPreparedEnqueue(t *testing.T) {
 	for way, prepare := range ways {
 		require.NoError(t, prepare("undone", "undone"), way)
 		require.NoError(t, prepare(way, "kept"), way)
-		_, err = pool.Exec(ctx, "NOTIFY pgfifo, 'now'")
-		require.NoError(t, err)
+		s.Exec("NOTIFY pgfifo, 'now'")
 		require.Equal(t, "now", hear(), "it is not committed yet")
-		for _, sql := range []string{"ROLLBACK PREPARED 'undone'", "COMMIT PREPARED 'kept'"} {
-			_, err = pool.Exec(ctx, sql)
-			require.NoError(t, err)
-		}
+		s.Exec("ROLLBACK PREPARED 'undone'")
+		s.Exec("COMMIT PREPARED 'kept'")
 		require.Contains(t, hear(), `{"g":"`+way+`",`)
 	}
 	require.Equal(t, 2, s.jobs())
 
 	m := message("replaced", task{})
 	m.DedupID, m.Replace = "a", true
-	_, err = s.client.Enqueue(ctx, m)
-	require.NoError(t, err)
-	tx, err := pool.Begin(ctx)
+	s.enqueue(m)
+	tx, err := s.Pool.Begin(ctx)
 	require.NoError(t, err)
 	m.Payload = "newer"
 	_, err = s.client.EnqueuePgxTx(ctx, tx, m)
@@ -231,14 +207,13 @@ func TestPreparedEnqueue(t *testing.T) {
 	require.NoError(t, err)
 	_ = tx.Rollback(ctx)
 	free := func() (n int, newer bool) {
-		require.NoError(t, pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
+		require.NoError(t, s.Pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
 			(SELECT payload FROM pgfifo.jobs WHERE group_id = 'replaced' FOR UPDATE SKIP LOCKED) j`).Scan(&n, &newer))
 		return n, newer
 	}
 	n, _ := free()
 	require.Zero(t, n, "no worker can have it")
-	_, err = pool.Exec(ctx, "COMMIT PREPARED 'newer'")
-	require.NoError(t, err)
+	s.Exec("COMMIT PREPARED 'newer'")
 	n, newer := free()
 	require.Equal(t, 1, n)
 	require.True(t, newer)

@@ -133,27 +133,18 @@ func (b *bouncer) through(direct string) string {
 	return u.String()
 }
 
-// startThrough starts a worker process that knows the server by another URL than the test.
-func (s *site) startThrough(url string, lanes int) *process {
-	s.Helper()
-	direct := s.url
-	s.url = url
-	defer func() { s.url = direct }()
-	return s.start(lanes)
-}
-
 // In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "session", nil)
-	through := b.through(s.url)
+	through := b.through(s.URL)
 	open := s.gate()
 	want := s.fill(20, 40)
 	gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
 	want["gate"] = gated
 	procs := map[string]*process{}
 	for range 3 {
-		p := s.startThrough(through, 4)
+		p := s.launch(assignment{URL: through, Lanes: 4}, (*exec.Cmd).Start)
 		procs[p.name] = p
 	}
 	worker := s.waiting(gated[0], 1)
@@ -173,13 +164,11 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 // requireCleanSessions checks that nothing of a worker's is left in sessions that others are given.
 func requireCleanSessions(s *site, b *bouncer) {
 	s.Helper()
-	through := b.through(s.url)
-	direct := pgtest.Conn(s, s.url)
+	through := b.through(s.URL)
 	const settings = `SELECT string_agg(concat(name, '=', setting, ' by ', source), ' ' ORDER BY name)
 		FROM pg_settings WHERE name IN
 		('synchronous_commit', 'enable_seqscan', 'plan_cache_mode', 'jit', 'idle_in_transaction_session_timeout')`
-	var want string
-	require.NoError(s, direct.QueryRow(s.Context(), settings, pgx.QueryExecModeExec).Scan(&want))
+	want := pgtest.One[string](s.DB, settings)
 	for range 8 { // all open at once
 		var got string
 		conn, err := pgx.Connect(s.Context(), through)
@@ -211,7 +200,8 @@ func TestPoolerDies(t *testing.T) {
 			s.waiting(id, attempt)
 		}
 	}
-	procs := []*process{s.startThrough(b.through(s.url), 4), s.startThrough(b.through(s.url), 4)}
+	a := assignment{URL: b.through(s.URL), Lanes: 4}
+	procs := []*process{s.launch(a, (*exec.Cmd).Start), s.launch(a, (*exec.Cmd).Start)}
 	const lanes = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'worker-%'"
 	waiting(1)
 	b.kill()
@@ -236,7 +226,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 	pgtest.OverEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
 		s := newSite(t)
 		b := newBouncer(t, mode, map[string]string{"default_pool_size": "8"})
-		through := b.through(s.url)
+		through := b.through(s.URL)
 		for range 6 { // others, at work
 			conn := connectIn(t, through, pgx.QueryExecModeSimpleProtocol)
 			ctx, stop := context.WithCancel(t.Context())
@@ -252,8 +242,7 @@ func TestWorkerRefusesSharedSessions(t *testing.T) {
 				<-ended
 			})
 		}
-		client := fifo.Open(connectIn(t, through, pgx.QueryExecModeSimpleProtocol), nil)
-		t.Cleanup(func() { require.NoError(t, client.Close()) })
+		client := clientIn(t, through, pgx.QueryExecModeSimpleProtocol)
 		s.enqueue(message("g", task{}))
 		for range 20 {
 			w := &fifo.Worker{Client: client, Concurrency: 2}

@@ -33,6 +33,14 @@ func connectIn(t *testing.T, url string, mode pgx.QueryExecMode) *pgxpool.Pool {
 	return pool
 }
 
+// clientIn returns a client that has such a pool to itself.
+func clientIn(t *testing.T, url string, mode pgx.QueryExecMode) *fifo.Client {
+	t.Helper()
+	client := fifo.Open(connectIn(t, url, mode), nil)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
+}
+
 // In transaction mode, many producers share few sessions, in every way of enqueueing and most ways of pgx to send
 // statements; direct workers do the jobs of each group once and in order. Named prepared statements, pgx's default,
 // need a pgbouncer that knows them, 1.21 or later. QueryExecModeDescribeExec is not for it: what it describes in one
@@ -54,7 +62,7 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 				set["max_prepared_statements"] = "100"
 			}
 			b := newBouncer(t, "transaction", set)
-			pool := connectIn(t, b.through(s.url), mode)
+			pool := connectIn(t, b.through(s.URL), mode)
 			client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
 			t.Cleanup(func() { require.NoError(t, client.Close()) })
 			procs := []*process{s.start(4), s.start(4)}
@@ -158,10 +166,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 		require.NoError(t, <-errs)
 	}
 	s := newSiteAt(t, url)
-	pool := connectIn(t, b.through(url), pgx.QueryExecModeExec)
-	client := fifo.Open(pool, nil)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
-
+	client := clientIn(t, b.through(url), pgx.QueryExecModeExec)
 	done := make(chan int64, 10)
 	s.work(&fifo.Worker{Client: s.client, Concurrency: 2}, func(_ context.Context, job *fifo.Job) error {
 		if strings.HasPrefix(job.GroupID, "bad") {
@@ -203,12 +208,10 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 func TestStatementMode(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "statement", nil)
-	pool := connectIn(t, b.through(s.url), pgx.QueryExecModeExec)
-	client := fifo.Open(pool, nil)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 	_, err := client.Enqueue(t.Context(), message("g", task{}), message("g", task{}))
 	require.NoError(t, err)
 	require.Equal(t, 2, s.jobs())
-	_, err = pool.Begin(t.Context())
+	err = client.InTx(t.Context(), func(pgx.Tx) error { return nil })
 	require.ErrorContains(t, err, "transaction blocks not allowed in statement pooling mode")
 }

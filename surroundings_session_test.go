@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -26,7 +25,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	if !cancels {
 		t.Log("left out: cancelling a statement, which ends pgbouncer 1.18.0 and 1.19.0")
 	}
-	client := fifo.Open(pgtest.Connect(t, b.through(s.url)), nil)
+	client := fifo.Open(pgtest.Connect(t, b.through(s.URL)), nil)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
 
 	type sight struct {
@@ -44,25 +43,20 @@ func TestSessionBehindPooler(t *testing.T) {
 		Client: client, Concurrency: 2, Name: "behind a pooler",
 		Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second,
 	}, func(ctx context.Context, job *fifo.Job) error {
-		if !lookNext.Swap(false) {
-			var pid int
-			tx, err := job.PgxTx(ctx)
-			if err == nil {
-				err = tx.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid)
-			}
-			if err != nil {
-				return err
-			}
-			running <- pid
-			<-ctx.Done()
-			lost <- context.Cause(ctx)
-			return ctx.Err()
-		}
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
 			return err
 		}
 		var v sight
+		if v.pid, err = backend(ctx, tx); err != nil {
+			return err
+		}
+		if !lookNext.Swap(false) {
+			running <- v.pid
+			<-ctx.Done()
+			lost <- context.Cause(ctx)
+			return ctx.Err()
+		}
 		if cancels {
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 			// Cancelled by a request through the pooler.
@@ -76,9 +70,9 @@ func TestSessionBehindPooler(t *testing.T) {
 				return v.err
 			}
 		}
-		v.err = tx.QueryRow(ctx, `SELECT pg_backend_pid(), current_setting('idle_in_transaction_session_timeout'),
+		v.err = tx.QueryRow(ctx, `SELECT current_setting('idle_in_transaction_session_timeout'),
 			current_setting('default_transaction_isolation'), current_setting('application_name')`).
-			Scan(&v.pid, &v.timeout, &v.isolation, &v.name)
+			Scan(&v.timeout, &v.isolation, &v.name)
 		sights <- v
 		<-goOn
 		return ctx.Err()
@@ -120,30 +114,20 @@ func TestSessionBehindPooler(t *testing.T) {
 func TestSessionLeaseBehindPooler(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "6"})
-	cfg, err := pgxpool.ParseConfig(b.through(s.url))
+	direct, err := pgx.ParseConfig(s.URL)
 	require.NoError(t, err)
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(pool.Close)
-	direct, err := pgx.ParseConfig(s.url)
-	require.NoError(t, err)
-
-	client := fifo.Open(pool, nil)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 	require.NoError(t, client.Queue("direct").Configure(t.Context(), fifo.Settings{SessionLease: true, Limit: 12}))
-	s.exec("CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
+	s.Exec("CREATE TABLE written (n bigserial, job bigint PRIMARY KEY, group_id text)")
 	const groups, each = 20, 5
 	for i := range groups * each {
-		_, err := client.Enqueue(t.Context(), fifo.Message{
-			Queue: "direct", GroupID: fmt.Sprint("g", i%groups), Payload: "x",
-		})
+		_, err := client.Enqueue(t.Context(), fifo.Message{Queue: "direct", GroupID: fmt.Sprint("g", i%groups)})
 		require.NoError(t, err)
 	}
 	var failed atomic.Int64
 	worker := &fifo.Worker{
 		Client: client, Direct: direct, Concurrency: 3, SessionConcurrency: 16, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		Retry: atOnce,
 	}
 	worker.Handle("direct", func(ctx context.Context, job *fifo.Job) error {
 		if job.ID%3 == 0 {

@@ -205,7 +205,7 @@ func (s *site) goOn(p *producer, procs []*process, before int, after state, l *l
 // whose answers were lost may be there.
 func (s *site) requireAll(p *producer, before int, after state, l *loss) {
 	s.Helper()
-	end := s.state(s.url)
+	end := s.state(s.URL)
 	s.requireSound(end)
 	require.Empty(s, end.jobs)
 	later := p.acked[before:]

@@ -85,7 +85,7 @@ func (s *site) busy(more int, procs ...*process) {
 
 func (s *site) version() int {
 	s.Helper()
-	version, err := migrations.Version(s.Context(), s.pool, nil)
+	version, err := migrations.Version(s.Context(), s.Pool, nil)
 	require.NoError(s, err)
 	return version
 }

@@ -24,13 +24,13 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	o := &office{site: newSite(t), began: make(chan struct{})}
-	o.exec("CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
+	o.Exec("CREATE TABLE accounts (id text PRIMARY KEY, n bigint NOT NULL)")
 	finish := make(chan struct{})
 	o.finish = sync.OnceFunc(func() { close(finish) })
 	began := sync.OnceFunc(func() { close(o.began) })
 	w := &fifo.Worker{
 		Client: o.client, Concurrency: 4, PollInterval: 100 * time.Millisecond,
-		Retry: func(*fifo.Job, error) time.Duration { return 0 },
+		Retry: atOnce,
 	}
 	w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := writeEffect(ctx, job)
@@ -78,14 +78,13 @@ func (o *office) send(group string, payloads ...string) []int64 {
 // migrate runs a statement in a session of its own, and returns what tells how it ended.
 func (o *office) migrate(settings, sql string) <-chan error {
 	o.Helper()
-	conn := pgtest.Conn(o, o.url)
-	_, err := conn.Exec(o.Context(), "SET application_name = 'migration'; "+settings)
-	require.NoError(o, err)
+	c := o.Session()
+	c.Do("SET application_name = 'migration'; " + settings)
 	ended := make(chan error, 1)
-	go func() {
-		_, err := conn.Exec(o.Context(), sql)
+	c.Go(func() {
+		_, err := c.Conn.Exec(o.Context(), sql)
 		ended <- err
-	}()
+	})
 	return ended
 }
 
@@ -224,10 +223,8 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		"all columns": {"*", []int{1, 1, 2, 1}}, "by name": {"id, n", []int{1, 1, 1, 1}},
 	}, func(t *testing.T, q query) {
 		s := newSite(t)
-		s.exec("CREATE TABLE accounts (id text, n bigint)")
-		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: func(*fifo.Job, error) time.Duration {
-			return 0
-		}}
+		s.Exec("CREATE TABLE accounts (id text, n bigint)")
+		w := &fifo.Worker{Client: s.client, Concurrency: 1, Retry: atOnce}
 		w.Handle(queue, func(ctx context.Context, job *fifo.Job) error {
 			tx, err := writeEffect(ctx, job)
 			if err != nil {
@@ -243,13 +240,9 @@ func TestMigrationUnderAPreparedStatement(t *testing.T) {
 		background(s.T, w.Run)
 		s.fill(1, 2)
 		s.drained()
-		s.exec("ALTER TABLE accounts ADD COLUMN note text")
+		s.Exec("ALTER TABLE accounts ADD COLUMN note text")
 		s.fill(1, 2)
 		s.drained()
-		rows, err := s.pool.Query(t.Context(), "SELECT attempt FROM effects ORDER BY n")
-		require.NoError(t, err)
-		got, err := pgx.CollectRows(rows, pgx.RowTo[int])
-		require.NoError(t, err)
-		require.Equal(t, q.attempts, got)
+		require.Equal(t, q.attempts, pgtest.Column[int](s.DB, "SELECT attempt FROM effects ORDER BY n"))
 	})
 }

@@ -21,10 +21,8 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	require.NoError(t, l.KeepWrites(t.Context()))
 	s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", ids[1]) // it is not locked
 	failed := &Hold{Held: h.Rest[0]}
-	_, settled, err := l.Step(t.Context(), append(retryIn(failed, 0), succeed(h)...), &Request{Key: group("b")})
-	require.ErrorIs(t, err, ErrNotHeld)
-	require.False(t, settled)
-
+	calls := append(retryIn(failed, 0), succeed(h)...)
+	require.ErrorIs(t, s.unsettled(l, calls, &Request{Key: group("b")}), ErrNotHeld)
 	require.False(t, s.lost("b"), "nobody has died")
 }
 
@@ -47,10 +45,8 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 				require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
 			}
 			s.Exec(change, ids[1])
-			_, settled, err := l.Step(t.Context(), append(succeed(h), behind(h)), &Request{Key: group("b")})
-			require.ErrorIs(t, err, ErrGivenBack)
-			require.False(t, settled)
-
+			calls := append(succeed(h), behind(h))
+			require.ErrorIs(t, s.unsettled(l, calls, &Request{Key: group("b")}), ErrGivenBack)
 			require.False(t, s.lost("a"), "nobody has died")
 			require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 			require.Contains(t, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), ids[0])
@@ -122,12 +118,10 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 		}))
 		require.NoError(t, l.Undo(t.Context()))
 		require.ErrorIs(t, l.KeepWrites(t.Context()), ErrNotHeld, "all is undone")
-		_, settled, err := l.Step(t.Context(), succeed(h), next)
+		require.ErrorIs(t, s.unsettled(l, succeed(h), next), ErrNotHeld, name)
 		s.end(l)
 		left := pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs WHERE group_id = 'a' ORDER BY id")
 		require.Equal(t, ids, left, name)
 		require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), name)
-		require.ErrorIs(t, err, ErrNotHeld, name)
-		require.False(t, settled, name)
 	}
 }

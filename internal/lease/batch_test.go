@@ -250,22 +250,12 @@ func TestBatchInBytes(t *testing.T) {
 		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) SELECT queue, group_id, payload FROM pgfifo.jobs " +
 			"WHERE id = 1")
 	}
-	l := s.lane()
-	fifty := &Request{Key: group("a"), Jobs: 50}
-	h := s.step(l, nil, fifty)
+	h := s.step(s.lane(), nil, &Request{Key: group("a"), Jobs: 50})
 	require.Len(t, h.Rest, 15)
 	for _, held := range append([]Held{h.Held}, h.Rest...) {
 		require.Len(t, held.Payload, 1<<20)
 		require.True(t, held.More)
 	}
-	s.end(l)
-
-	// A head that is to run alone comes alone.
-	s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1")
-	h = s.step(l, nil, fifty)
-	require.Empty(t, h.Rest)
-	require.True(t, h.More)
-	s.end(l)
 }
 
 // Heads of many groups have no more payload together than the jobs of one.

@@ -14,26 +14,28 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A cancel request may come too early, or not at all: the statement is cancelled all the same, and the group stays
-// held.
+// A statement whose context ends is cancelled, and the group stays held. The request may come too early, or not at all:
+// it is made again.
 func TestCancelRequestIsLost(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	d := s.dialer(Bounds{})
-	dial := d.Pool.ConnConfig.DialFunc
-	var lose atomic.Int32
-	d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if lose.Add(-1) >= 0 {
-			return nil, errors.New("lost")
+	pgtest.OverEach(t, []int32{0, 2}, func(t *testing.T, lost int32) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		d := s.dialer(Bounds{})
+		dial := d.Pool.ConnConfig.DialFunc
+		var lose atomic.Int32
+		d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if lose.Add(-1) >= 0 {
+				return nil, errors.New("lost")
+			}
+			return dial(ctx, network, addr)
 		}
-		return dial(ctx, network, addr)
-	}
-	l := s.dial(d)
-	h := s.claim(l, "a")
-	lose.Store(2)
-	s.cancelled(l, h)
-	s.end(l, succeed(h)...)
-	require.Negative(t, lose.Load())
+		l := s.dial(d)
+		h := s.claim(l, "a")
+		lose.Store(lost)
+		s.cancelled(l, h)
+		s.end(l, succeed(h)...)
+		require.Negative(t, lose.Load())
+	})
 }
 
 // A cancel request that the server has not answered in time may come at any time: no other job is to meet it, and if
@@ -62,9 +64,7 @@ func TestCancelRequestIsLate(t *testing.T) {
 		})
 		late.Deliver()
 	}()
-	_, settled, err := l.Step(t.Context(), succeed(h), nil)
-	require.ErrorIs(t, err, ErrUnsettled)
-	require.False(t, settled)
+	require.ErrorIs(t, s.unsettled(l, succeed(h), nil), ErrUnsettled)
 	require.NoError(t, l.Record(t.Context(), &h.Held))
 
 	other := s.lane()

@@ -42,11 +42,8 @@ func TestLostIsToldOnce(t *testing.T) {
 			s.Terminate(l.pg().PID())
 		},
 		"in the middle of a statement": func(s *stage, l *Lane, h *Hold) {
-			tx, done := s.pgxTx(h), make(chan error, 1)
-			go func() {
-				_, err := tx.Exec(s.Context(), "SELECT pg_sleep(600)")
-				done <- err
-			}()
+			tx := s.pgxTx(h)
+			done := beside(func() error { _, err := tx.Exec(s.Context(), "SELECT pg_sleep(600)"); return err })
 			s.Until(func() bool { return s.Active(l.pg().PID()) })
 			s.Terminate(l.pg().PID())
 			require.ErrorContains(s, <-done, "57P01")
@@ -82,13 +79,14 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 		EXECUTE FUNCTION die()`)
 	require.NoError(s, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('')") }))
-	_, settled, err := l.Step(s.Context(), calls, nil)
-	require.ErrorContains(s, err, "57P01")
-	require.False(s, settled)
+	require.ErrorContains(s, s.unsettled(l, calls, nil), "57P01")
 }
 
 // A worker that lives commits, whatever it does with a job.
 func TestWhatIsNotLost(t *testing.T) {
+	operators := []string{
+		"DELETE FROM pgfifo.jobs", "SELECT FROM pgfifo.jobs FOR UPDATE", "UPDATE pgfifo.jobs SET run_at = NULL",
+	}
 	pgtest.OverAll(t, map[string]func(*stage, *Lane, *Hold){
 		"given back": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
 		"given back with a step": func(s *stage, l *Lane, _ *Hold) {
@@ -103,9 +101,7 @@ func TestWhatIsNotLost(t *testing.T) {
 		},
 		"a claim that missed while an operator looked": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
-			for _, look := range []string{
-				"DELETE FROM pgfifo.jobs", "SELECT FROM pgfifo.jobs FOR UPDATE", "UPDATE pgfifo.jobs SET run_at = NULL",
-			} {
+			for _, look := range operators {
 				c := s.Session()
 				c.Do("BEGIN; " + look)
 				require.True(s, s.misses(l, "a"))
@@ -113,17 +109,12 @@ func TestWhatIsNotLost(t *testing.T) {
 				require.False(s, s.lost("a"), look)
 			}
 		},
-		"an operator's DELETE rolled back": func(s *stage, l *Lane, _ *Hold) {
+		"an operator's look, rolled back": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
-			s.rolledBack("DELETE FROM pgfifo.jobs")
-		},
-		"an operator's UPDATE rolled back": func(s *stage, l *Lane, _ *Hold) {
-			s.end(l)
-			s.rolledBack("UPDATE pgfifo.jobs SET run_at = NULL")
-		},
-		"an operator's lock, rolled back": func(s *stage, l *Lane, _ *Hold) {
-			s.end(l)
-			s.rolledBack("SELECT FROM pgfifo.jobs FOR UPDATE")
+			for _, look := range operators {
+				s.Session().Do("BEGIN; " + look + "; ROLLBACK")
+				require.False(s, s.lost("a"), look)
+			}
 		},
 		"an operator's UPDATE, terminated": func(s *stage, l *Lane, _ *Hold) {
 			s.end(l)
@@ -149,11 +140,6 @@ func TestWhatIsNotLost(t *testing.T) {
 	})
 }
 
-func (s *stage) rolledBack(sql string) {
-	s.Helper()
-	s.Session().Do("BEGIN; " + sql + "; ROLLBACK")
-}
-
 // Nor is a job lost whose settling failed while its worker lived, or that was claimed with a step that failed.
 func TestFailedStepIsNotLost(t *testing.T) {
 	s := newStage(t)
@@ -161,9 +147,7 @@ func TestFailedStepIsNotLost(t *testing.T) {
 	l := s.lane()
 	h := s.claim(l, "a")
 	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
-	_, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
-	require.ErrorIs(t, err, ErrNotHeld)
-	require.False(t, settled)
+	require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
 	require.False(t, l.Closed())
 	require.False(t, s.lost("b"), "and free")
 }

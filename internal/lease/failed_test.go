@@ -129,26 +129,20 @@ func TestSavepointsByAnyName(t *testing.T) {
 	})
 }
 
-// What the handler has rolled back is not committed, even if there was no way to tell the server.
-func TestRollbackBesideOpenRows(t *testing.T) {
-	ctx := t.Context()
-	s, h, settled := effects(t)
-	require.ErrorIs(t, h.loan.lane.Lend(func() {
-		tx := s.pgxTx(h)
-		s.write(tx, "1")
-		rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
-		require.NoError(t, err)
-		require.ErrorContains(t, tx.Rollback(ctx), "conn busy")
-		rows.Close()
-		s.write(s.pgxTx(h), "2")
-	}), errNotUndone)
-	require.Empty(t, settled(false))
-}
-
-// Nor what bun could not end, nor what cannot be undone by itself any more.
+// What the handler has rolled back is not committed, even if there was no way to tell the server. Nor is what bun could
+// not end, nor what cannot be undone by itself any more.
 func TestRollbackThatCannotBe(t *testing.T) {
 	ctx := t.Context()
 	pgtest.OverAll(t, map[string]func(s *stage, h *Hold){
+		"rows of pgx are open": func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "1")
+			rows, err := tx.Query(ctx, "SELECT generate_series(1, 3)")
+			require.NoError(s, err)
+			require.ErrorContains(s, tx.Rollback(ctx), "conn busy")
+			rows.Close()
+			s.write(s.pgxTx(h), "2")
+		},
 		"rows are open": func(s *stage, h *Hold) {
 			outer := s.bunTx(h)
 			inner := s.bunInside(ctx, outer)

@@ -79,6 +79,10 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		}
 	}
 	pgtest.OverAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+		"nothing": func(s *stage, _ context.Context, _ pgx.Tx, _ *Hold) error {
+			s.over(hasty)
+			return nil
+		},
 		"a long statement": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			_, err := tx.Exec(ctx, slow)
 			return err
@@ -228,6 +232,7 @@ func TestBeatGivesUpFirst(t *testing.T) {
 	// More than is read ahead, less than sockets hold.
 	const much = "SELECT repeat('x', 1000) FROM generate_series(1, 3000)"
 	const more = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
+	const pooled = "rows unread, in a session that a pooler shares"
 	unread := func(sql string) func(*stage, context.Context, pgx.Tx, *Hold) error {
 		return func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			rows, err := tx.Query(ctx, sql)
@@ -239,8 +244,9 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			return err
 		}
 	}
-	pgtest.OverAll(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
+	pgtest.OverNamed(t, map[string]func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error{
 		"rows unread":                    unread(much),
+		pooled:                           unread(much),
 		"more of them than sockets hold": unread(more),
 		"rows of database/sql unread": func(s *stage, ctx context.Context, _ pgx.Tx, h *Hold) error {
 			rows, err := s.bunTx(h).QueryContext(ctx, more) //nolint:rowserrcheck // they are not read
@@ -254,10 +260,13 @@ func TestBeatGivesUpFirst(t *testing.T) {
 			_, err := tx.Conn().PgConn().CopyTo(context.WithoutCancel(ctx), still{ctx}, "COPY ("+more+") TO STDOUT")
 			return err
 		},
-	}, func(t *testing.T, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
+	}, func(t *testing.T, name string, use func(s *stage, ctx context.Context, tx pgx.Tx, h *Hold) error) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
 		l := s.dial(s.dialer(hasty))
+		if name == pooled { // nobody can be asked what it does, which is no sign that it has ended
+			l.stream.pid = 0
+		}
 		h := s.claim(l, "a")
 		pid := l.pg().PID()
 		cause, held := s.beside(l, func(ctx context.Context) {
@@ -270,23 +279,6 @@ func TestBeatGivesUpFirst(t *testing.T) {
 		require.ErrorIs(t, held, ErrLost)
 		s.gone(pid)
 	})
-}
-
-// Of a session that a pooler shares nobody can be asked what it does. That is no sign that it has ended.
-func TestUnreadInAPoolersSession(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.dial(s.dialer(hasty))
-	l.stream.pid = 0
-	h := s.claim(l, "a")
-	cause, _ := s.beside(l, func(ctx context.Context) {
-		rows, err := s.pgxTx(h).Query(ctx, "SELECT repeat('x', 1000) FROM generate_series(1, 3000)")
-		require.NoError(t, err)
-		defer rows.Close()
-		require.True(t, rows.Next())
-		<-ctx.Done()
-	})
-	require.ErrorIs(t, cause, errUnread)
 }
 
 // still is a writer that takes nothing until a context ends.

@@ -26,29 +26,7 @@ func TestBeatWhileNoHandlerRuns(t *testing.T) {
 	require.False(t, l.Closed())
 }
 
-// Heartbeats keep a session alive whose handler leaves it alone; without them the server ends it.
-func TestBeatKeepsTheSession(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a", "b")
-	session := Bounds{Heartbeat: 10 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond}
-	require.NoError(t, session.Validate())
-	d := s.dialer(session)
-	beaten, forsaken := s.dial(d), s.dial(d)
-	h := s.claim(beaten, "a")
-	s.claim(forsaken, "b")
-	pid := forsaken.pg().PID()
-	require.NoError(t, beaten.Lend(func() {
-		s.Until(func() bool {
-			require.NoError(t, beaten.Beat(t.Context()))
-			return pgtest.One[bool](s.DB, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $1", pid)
-		})
-		require.Positive(t, beaten.Running())
-		require.Equal(t, []string{"a", "a/1"}, s.Locked())
-	}))
-	s.end(beaten, succeed(h)...)
-}
-
-// In an aborted transaction too, and between the handler's statements.
+// Heartbeats pass between the handler's statements, and in an aborted transaction, too.
 func TestBeatBetweenStatements(t *testing.T) {
 	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(func() {
@@ -125,28 +103,35 @@ func TestBeatBesideStatements(t *testing.T) {
 	require.Equal(t, make([]error, len(beats)), beats)
 }
 
-func TestBeatFindsTheConnectionLost(t *testing.T) {
-	s, l, h := held(t, 1)
-	err := l.Lend(func() {
-		s.Terminate(l.pg().PID())
-		require.ErrorIs(t, l.Beat(t.Context()), ErrLost)
-		require.True(t, l.Closed())
-		_, err := h.loan.PgxTx(t.Context())
-		require.Error(t, err)
+// A connection that has ended is of no use to the handler, whoever finds out.
+func TestConnectionLost(t *testing.T) {
+	pgtest.OverAll(t, map[string]func(s *stage, l *Lane){
+		"a heartbeat": func(s *stage, l *Lane) {
+			s.Terminate(l.pg().PID())
+			require.ErrorIs(s, l.Beat(s.Context()), ErrLost)
+			require.True(s, l.Closed())
+		},
+		"another goroutine": func(s *stage, l *Lane) {
+			require.NoError(s, <-beside(func() error { l.kill(); return nil }))
+			s.Until(func() bool { return len(s.Locked()) == 0 })
+		},
+	}, func(t *testing.T, lose func(s *stage, l *Lane)) {
+		s, l, h := held(t, 1)
+		require.ErrorIs(t, l.Lend(func() {
+			lose(s, l)
+			_, err := h.loan.PgxTx(t.Context())
+			require.Error(t, err)
+		}), ErrLost)
+		require.ErrorIs(t, l.Undo(t.Context()), ErrLost)
+		_, settled, err := l.Step(t.Context(), succeed(h), nil)
+		require.True(t, err != nil || settled, "nothing was held any more")
+		require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 	})
-	require.ErrorIs(t, err, ErrLost)
-	require.ErrorIs(t, l.Undo(t.Context()), ErrLost)
-	_, settled, err := l.Step(t.Context(), succeed(h), nil)
-	require.True(t, err != nil || settled, "nothing was held any more")
-	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 }
 
 // A server that answers too late is as good as gone.
 func TestBeatGivesUp(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	l := s.lane()
-	s.claim(l, "a")
+	s, l, _ := held(t, 1)
 	err := l.Lend(func() {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -154,22 +139,6 @@ func TestBeatGivesUp(t *testing.T) {
 	})
 	require.ErrorIs(t, err, ErrLost)
 	s.Until(func() bool { return len(s.Locked()) == 0 })
-}
-
-func TestKillFromAnotherGoroutine(t *testing.T) {
-	s, l, h := held(t, 1)
-	err := l.Lend(func() {
-		done := make(chan struct{})
-		go func() {
-			l.kill()
-			close(done)
-		}()
-		<-done
-		s.Until(func() bool { return len(s.Locked()) == 0 })
-		_, err := h.loan.PgxTx(t.Context())
-		require.Error(t, err)
-	})
-	require.ErrorIs(t, err, ErrLost)
 }
 
 // A sluggish connection's writes return later than the server's answer may come, as on a machine that is short of

@@ -56,23 +56,18 @@ func TestTakeBehindAClaim(t *testing.T) {
 	tx := s.begin()
 	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
-	l, err := s.dialer(Bounds{}).Dial(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	taken := make(chan error, 1)
+	l := s.lane()
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
-	go func() { taken <- l.take(t.Context(), hold, new(Loan), waitForever) }()
-	require.True(t, pgtest.Wait(10*time.Second, func() bool {
+	taken := beside(func() error { return l.take(t.Context(), hold, new(Loan), waitForever) })
+	s.Until(func() bool {
 		const waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)"
 		return pgtest.One[bool](s.DB, waits, l.stream.pid)
-	}))
+	})
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)
 	hold.token = 8
 	require.NoError(t, l.take(t.Context(), hold, new(Loan), waitBriefly))
-	_, settled, err := l.Step(t.Context(), append(succeed(hold), endCall([]*Held{&hold.Held}, []int64{1})), nil)
-	require.NoError(t, err)
-	require.True(t, settled)
+	s.end(l, append(succeed(hold), endCall([]*Held{&hold.Held}, []int64{1}))...)
 }
 
 // No more slots are taken than are asked for, whatever the tables had when the statement was planned.
@@ -123,9 +118,8 @@ func TestUnusedSlotIsFreeAtOnce(t *testing.T) {
 func TestRefusedReleaseRestsWhileClaimsMiss(t *testing.T) {
 	s := newStage(t)
 	s.Exec("CREATE SEQUENCE tries")
-	s.refuse("PERFORM nextval('tries'); RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.refuse("PERFORM nextval('tries'); "+notThis, letGo, "bad")
 	s.Enqueue(1, "bad")
-	s.Exec("INSERT INTO refused VALUES ('bad')")
 	k := s.keeper()
 	s.giveBack(k, "bad")
 	s.limit(1)

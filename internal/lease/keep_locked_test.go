@@ -9,31 +9,33 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// answering returns a session, and what has it answer one by itself.
+func (s *stage) answering(bounds Bounds) (k *session, answer func(a *ask) *ask) {
+	s.Helper()
+	k, err := s.dialer(bounds).openSession(s.Context(), func(error) {})
+	require.NoError(s, err)
+	s.Cleanup(k.close)
+	return k, func(a *ask) *ask {
+		s.Helper()
+		a.done = make(chan struct{})
+		require.NoError(s, k.answer([]*ask{a}))
+		<-a.done
+		return a
+	}
+}
+
 // What cannot be let go while somebody has its table locked is tried again after a rest, each time: so there is time
 // for claims that need another table.
 func TestLockedReleaseRests(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.limit(1)
-	k, err := s.dialer(Bounds{Heartbeat: 100 * time.Millisecond}).openSession(t.Context(), func(error) {})
-	require.NoError(t, err)
-	defer k.close()
-	answer := func(a *ask) *ask {
-		t.Helper()
-		a.done = make(chan struct{})
-		require.NoError(t, k.answer([]*ask{a}))
-		<-a.done
-		return a
-	}
-	claim := func(id string) *ask { return answer(&ask{claim: &Request{Key: group(id)}}) }
+	k, answer := s.answering(Bounds{Heartbeat: 100 * time.Millisecond})
+	claim := func(id string) *ask { return answer(&ask{claim: request(id)}) }
 	hold := answer(&ask{claim: &Request{Key: group("a"), Slot: true}}).hold
 	require.NotNil(t, hold)
-	tx, err := s.Pool.Begin(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = tx.Rollback(t.Context()) }()
-	_, err = tx.Exec(t.Context(), "LOCK pgfifo.slots")
-	require.NoError(t, err)
-
+	tx := s.begin()
+	s.do(tx, "LOCK pgfifo.slots")
 	begun := time.Now()
 	require.ErrorIs(t, answer(&ask{releases: []release{{Key: hold.Key, slot: hold.slot}}}).err, ErrBusy)
 	for range 3 {
@@ -53,18 +55,13 @@ func TestLockedReleaseRests(t *testing.T) {
 // So is what the server refuses.
 func TestRefusedReleaseRests(t *testing.T) {
 	s := newStage(t)
-	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.refuse(notThis, letGo, "bad")
 	s.Enqueue(1, "bad")
-	s.Exec("INSERT INTO refused VALUES ('bad')")
-	k, err := s.dialer(Bounds{}).openSession(t.Context(), func(error) {})
-	require.NoError(t, err)
-	defer k.close()
-	claim := &ask{claim: &Request{Key: group("bad")}, done: make(chan struct{})}
-	require.NoError(t, k.answer([]*ask{claim}))
-	require.NotNil(t, claim.hold)
+	k, answer := s.answering(Bounds{})
+	hold := answer(&ask{claim: request("bad")}).hold
+	require.NotNil(t, hold)
 	begun := time.Now()
-	free := &ask{releases: []release{{Key: claim.hold.Key, token: claim.hold.token}}, done: make(chan struct{})}
-	require.NoError(t, k.answer([]*ask{free}))
+	free := answer(&ask{releases: []release{{Key: hold.Key, token: hold.token}}})
 	require.True(t, Refused(free.err))
 	require.True(t, k.retryAt.After(begun))
 	require.Len(t, k.unreleased, 1)

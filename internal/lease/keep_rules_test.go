@@ -28,12 +28,15 @@ func (s *stage) keeperOf(d *Dialer) *Keeper {
 	return k
 }
 
-// borrow returns a borrower that has claimed a group, and the claim, or nil if it has missed.
+// borrow returns a borrower that has claimed a group, which must be free, and the claim.
 func (s *stage) borrow(k *Keeper, id string) (*Borrower, *Hold) {
 	s.Helper()
-	return s.borrowFor(k, &Request{Key: group(id)})
+	b, hold := s.borrowFor(k, request(id))
+	require.NotNil(s, hold, id)
+	return b, hold
 }
 
+// borrowFor returns a borrower that has claimed, and the claim, or nil if it has missed.
 func (s *stage) borrowFor(k *Keeper, r *Request) (*Borrower, *Hold) {
 	s.Helper()
 	b, err := k.Borrow(s.Context())
@@ -47,15 +50,12 @@ func TestSessionHoldsAlone(t *testing.T) {
 	s.Enqueue(2, "a")
 	k := s.keeper()
 	b, hold := s.borrow(k, "a")
-	require.NotNil(t, hold)
 	for name, other := range map[string]*Keeper{"itself": k, "another": s.keeper()} {
-		_, missed := s.borrow(other, "a")
+		_, missed := s.borrowFor(other, request("a"))
 		require.Nil(t, missed, name)
 	}
 	require.True(t, s.misses(s.lane(), "a"))
-	_, settled, err := b.Step(t.Context(), succeed(hold), nil)
-	require.NoError(t, err)
-	require.True(t, settled)
+	s.step(b, succeed(hold), nil)
 	require.False(t, s.misses(s.lane(), "a"))
 }
 
@@ -78,7 +78,6 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 	} {
 		s.Enqueue(1, id)
 		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold, id)
 		s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = token + 1 WHERE group_id = $1", id)
 		require.ErrorIs(t, end(b, hold), ErrNotHeld, id)
 		require.True(t, pgtest.One[bool](s.DB, `SELECT g.session = 5 AND j.attempts = 0
@@ -86,13 +85,12 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 	}
 }
 
-// failing records a failure of what the borrower has.
-func (s *stage) failing(b *Borrower, hold *Hold) <-chan error {
-	end := beside(func() error {
-		_, _, err := b.Step(s.Context(), retryIn(hold, 0), nil)
+// ending settles what the borrower has, beside the test.
+func (s *stage) ending(b *Borrower, calls []Call) <-chan error {
+	return beside(func() error {
+		_, _, err := b.Step(s.Context(), calls, nil)
 		return err
 	})
-	return end
 }
 
 // lostBefore marks the first attempt of a group's head as one that has begun.
@@ -117,13 +115,12 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 			s.lostBefore(id)
 		}
 		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold, id)
 		lost := s.found(b)
 		require.Equal(t, id == "lost", len(lost) == 1, id)
 		if id == "taken" {
 			s.Exec("UPDATE pgfifo.queue_groups SET token = token + 1 WHERE group_id = $1", id)
 		}
-		ends[id] = s.failing(b, hold)
+		ends[id] = s.ending(b, retryIn(hold, 0))
 		if id == ids[0] { // which waits for the lane by itself
 			s.Until(func() bool {
 				k.others.mu.Lock()
@@ -156,26 +153,25 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 // What is to record a lost attempt finds the job otherwise than it was claimed: then the group is not let go with it,
 // and the mark of the attempt stays, whatever other call stands before it.
 func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
-	for name, before := range map[string][]Call{"nothing before": nil, "a call before": {{Statement: "other"}}} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(1, "a")
-			s.lostBefore("a")
-			k := s.keeper()
-			k.Dialer.Statements["other"] = "SELECT 1"
-			b, hold := s.borrow(k, "a")
-			s.found(b)
-			s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
-			calls := append(before, retryIn(hold, 0)...)
-			together := b.settlement(keptHeads(hold), calls)
-			require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
-			_, _, err := b.Step(t.Context(), calls, nil)
-			require.ErrorContains(t, err, "is left as it was")
-			require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")
-			require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
-			require.Equal(t, k.session().number, pgtest.One[int64](s.DB, "SELECT session FROM pgfifo.queue_groups"))
-		})
-	}
+	calls := map[string][]Call{"nothing before": nil, "a call before": {{Statement: "other"}}}
+	pgtest.OverAll(t, calls, func(t *testing.T, before []Call) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		s.lostBefore("a")
+		k := s.keeper()
+		k.Dialer.Statements["other"] = "SELECT 1"
+		b, hold := s.borrow(k, "a")
+		s.found(b)
+		s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
+		calls := append(before, retryIn(hold, 0)...)
+		together := b.settlement(keptHeads(hold), calls)
+		require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
+		_, _, err := b.Step(t.Context(), calls, nil)
+		require.ErrorContains(t, err, "is left as it was")
+		require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")
+		require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
+		require.Equal(t, k.session().number, pgtest.One[int64](s.DB, "SELECT session FROM pgfifo.queue_groups"))
+	})
 }
 
 // A job behind the head of a batch was replaced several times, and its row is where it was when it was read: the batch
@@ -223,16 +219,11 @@ func TestSlowCompletionKeepsNoOtherWaiting(t *testing.T) {
 	s.do(tx, "UPDATE audit SET n = 0")
 	k := s.keeper()
 	k.Lanes = NewLanes(k.Dialer, 2)
-	end := make(map[string]chan error)
+	end := make(map[string]<-chan error)
 	complete := func(id string) {
 		s.Enqueue(1, id)
 		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold, id)
-		end[id] = make(chan error, 1)
-		go func() {
-			_, _, err := b.Step(t.Context(), succeed(hold), nil)
-			end[id] <- err
-		}()
+		end[id] = s.ending(b, succeed(hold))
 	}
 	complete("slow 1")
 	complete("slow 2")
@@ -253,7 +244,6 @@ func TestSessionsClaimIsCommitted(t *testing.T) {
 	s.Enqueue(1, "a")
 	k := s.keeper()
 	b, hold := s.borrow(k, "a")
-	require.NotNil(t, hold)
 	const has = "SELECT session FROM pgfifo.queue_groups WHERE job = 1 AND attempt = 1 AND token = $1"
 	require.Equal(t, k.session().number, pgtest.One[int64](s.DB, has, hold.token))
 	const dead = "SELECT pg_try_advisory_xact_lock_shared(session) FROM pgfifo.queue_groups WHERE session IS NOT NULL"
@@ -270,8 +260,7 @@ func TestSessionsClaimIsDurable(t *testing.T) {
 	k := s.keeper()
 	for _, id := range []string{"a", "b", "c"} {
 		before := pgtest.One[string](s.DB, "SELECT pg_current_wal_insert_lsn()::text")
-		_, hold := s.borrow(k, id)
-		require.NotNil(t, hold)
+		s.borrow(k, id)
 		require.True(t, pgtest.One[bool](s.DB, "SELECT pg_current_wal_flush_lsn() > $1::text::pg_lsn", before), id)
 	}
 }
@@ -334,8 +323,7 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 	s.Enqueue(1, "a")
 	k := s.keeper()
 	k.Dialer.Bounds.ServerSilence = time.Hour // of lanes, which the server does not end meanwhile
-	b, hold := s.borrow(k, "a")
-	require.NotNil(t, hold)
+	b, _ := s.borrow(k, "a")
 	require.ErrorIs(t, b.Lend(func() {
 		_, err := b.Loan().PgxTx(t.Context())
 		require.NoError(t, err)
@@ -345,8 +333,7 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 
 	s.Enqueue(1, "b")
 	require.NoError(t, k.Connect(t.Context()))
-	b, hold = s.borrow(k, "b")
-	require.NotNil(t, hold)
+	b, _ = s.borrow(k, "b")
 	require.ErrorIs(t, b.Lend(func() {
 		k.session().end(errSilent)
 		ctx := context.WithoutCancel(t.Context())

@@ -17,16 +17,23 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// refuse has the server refuse, or skip, what is done to the rows of groups that are in the table "refused": an action
-// of PL/pgSQL. when says to which updates of a row.
-func (s *stage) refuse(action, when string) {
+// refuse has the server refuse, or skip, what is done to the rows of groups, which are in the table "refused" from then
+// on: an action of PL/pgSQL. when says to which updates of a row.
+func (s *stage) refuse(action, when string, ids ...string) {
 	s.Helper()
 	s.Exec(`CREATE TABLE refused (group_id text);
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF NEW.group_id IN (SELECT group_id FROM refused) THEN ` + action + `; END IF; RETURN NEW; END $$;
 		CREATE TRIGGER refuse BEFORE UPDATE ON pgfifo.queue_groups FOR EACH ROW WHEN (` + when + `)
 			EXECUTE FUNCTION refuse()`)
+	s.Exec("INSERT INTO refused SELECT unnest($1::text[])", ids)
 }
+
+// Those who let groups go are refused that.
+const (
+	notThis = "RAISE EXCEPTION 'not this one'"
+	letGo   = "NEW.session IS NULL"
+)
 
 // groupsOf returns the groups that sessions have.
 func (s *stage) groupsOf() string {
@@ -38,73 +45,57 @@ func (s *stage) groupsOf() string {
 func (s *stage) giveBack(k *Keeper, ids ...string) {
 	s.Helper()
 	for _, id := range ids {
-		b, hold := s.borrow(k, id)
-		require.NotNil(s, hold, id)
+		b, _ := s.borrow(k, id)
 		s.step(b, nil, nil)
 	}
 }
 
-// What the server refuses to release is tried again while others ask all the time, and keeps nothing else.
-func TestRefusedReleaseKeepsNoOther(t *testing.T) {
-	s := newStage(t)
-	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
-	s.Enqueue(1, "a", "bad", "c")
-	s.Exec("INSERT INTO refused VALUES ('bad')")
-	k := s.keeper()
-	s.giveBack(k, "bad", "a", "c")
-	require.Equal(t, "bad", s.groupsOf())
-	s.Exec("DELETE FROM refused")
-	s.Until(func() bool {
-		_, missed := s.borrow(k, "nothing")
-		require.Nil(t, missed)
-		return s.groupsOf() == ""
-	})
-}
-
-// Releases that the server refuses together are made one by one.
+// Releases that the server refuses together are made one by one. What it refuses for longer is tried again while others
+// ask all the time, and keeps nothing else.
 func TestReleaseApart(t *testing.T) {
 	s := newStage(t)
-	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
 	ids := []string{"a", "bad", "c"}
+	s.refuse(notThis, letGo, ids...)
 	s.Enqueue(1, ids...)
-	s.Exec("INSERT INTO refused SELECT unnest($1::text[])", ids)
 	k := s.keeper()
 	s.giveBack(k, ids...)
 	require.Equal(t, "a bad c", s.groupsOf())
 	s.Exec("DELETE FROM refused WHERE group_id <> 'bad'")
 	s.Until(func() bool { return s.groupsOf() == "bad" })
+	s.giveBack(k, "a", "c")
+	require.Equal(t, "bad", s.groupsOf())
+	s.Exec("DELETE FROM refused")
+	s.Until(func() bool {
+		_, missed := s.borrowFor(k, request("nothing"))
+		require.Nil(t, missed)
+		return s.groupsOf() == ""
+	})
 	require.False(t, k.session().ended())
 }
 
 // A keeper that is closed waits until the server does not refuse any more what is given back.
 func TestCloseWaitsForARefusedRelease(t *testing.T) {
 	s := newStage(t)
-	s.refuse("RAISE EXCEPTION 'not this one'", "NEW.session IS NULL")
+	s.refuse(notThis, letGo, "a")
 	s.Enqueue(1, "a")
-	s.Exec("INSERT INTO refused VALUES ('a')")
 	k := s.keeper()
 	s.giveBack(k, "a")
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		k.Close(time.Minute)
-	}()
+	closed := beside(func() error { k.Close(time.Minute); return nil })
 	s.Until(func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		return k.closed
 	})
 	s.Exec("DELETE FROM refused")
-	<-closed
+	require.NoError(t, <-closed)
 	require.Empty(t, s.groupsOf())
 }
 
 // A claim whose update the server leaves out is none: no handler runs, and what was claimed with it is given back.
 func TestClaimThatIsSkipped(t *testing.T) {
 	s := newStage(t)
-	s.refuse("RETURN NULL", "NEW.session IS NOT NULL")
+	s.refuse("RETURN NULL", "NEW.session IS NOT NULL", "bad")
 	s.Enqueue(1, "a", "bad")
-	s.Exec("INSERT INTO refused VALUES ('bad')")
 	k := s.keeper()
 	for _, request := range []*Request{
 		{Key: group("bad")}, {Key: group("a"), With: []Request{{Key: group("bad"), N: 1}}},
@@ -117,8 +108,7 @@ func TestClaimThatIsSkipped(t *testing.T) {
 		require.Nil(t, hold)
 	}
 	s.Until(func() bool { return s.groupsOf() == "" })
-	_, hold := s.borrow(k, "a")
-	require.NotNil(t, hold)
+	s.borrow(k, "a")
 }
 
 // All who want a session while the server refuses connections have one dialed, less and less often.
@@ -161,13 +151,11 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d"} {
 		s.Enqueue(1, id)
 		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold)
-		ends = append(ends, s.failing(b, hold))
+		ends = append(ends, s.ending(b, retryIn(hold, 0)))
 	}
 	for range 20 {
 		s.Enqueue(1, "quick")
 		b, hold := s.borrow(k, "quick")
-		require.NotNil(t, hold)
 		s.step(b, succeed(hold), nil)
 	}
 	for _, end := range ends {
@@ -182,9 +170,7 @@ func TestSlowFailuresKeepNoCompletionWaiting(t *testing.T) {
 // The calls of many have together what is left of a second.
 func TestCallsShareASecond(t *testing.T) {
 	s := newStage(t)
-	l, err := s.dialer(Bounds{}).Dial(t.Context())
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
+	l := s.lane()
 	p := l.pipeline(t.Context())
 	l.begin(p)
 	begun := len(p.answers)
@@ -212,7 +198,6 @@ func TestSharedSettlements(t *testing.T) {
 	held := func(id string, calls func(h *Hold) []Call) (*Borrower, *settlement) {
 		s.Enqueue(1, id)
 		b, hold := s.borrow(k, id)
-		require.NotNil(t, hold)
 		made := b.settlement(keptHeads(hold), calls(hold))
 		require.NotNil(t, made, id)
 		made.ready = make(chan struct{})

@@ -59,34 +59,23 @@ func TestStepSettles(t *testing.T) {
 	l := s.lane()
 	ctx := t.Context()
 
-	h, settled, err := l.Step(ctx, nil, nil)
-	require.NoError(t, err)
-	require.True(t, settled)
-	require.Nil(t, h)
+	s.end(l)
 
 	// A settling statement that fails: nothing is committed or claimed.
-	h = s.claim(l, "a")
-	h, settled, err = l.Step(ctx, retry(h, "not a number"), &Request{Key: group("b")})
-	require.ErrorContains(t, err, "22P02")
-	require.False(t, settled)
-	require.Nil(t, h)
+	b := &Request{Key: group("b")}
+	require.ErrorContains(t, s.unsettled(l, retry(s.claim(l, "a"), "not a number"), b), "22P02")
 	require.Empty(t, s.Locked())
 
 	// One that changes no row.
-	h = s.claim(l, "a")
+	h := s.claim(l, "a")
 	h.ID = 99
-	_, settled, err = l.Step(ctx, succeed(h), nil)
-	require.ErrorIs(t, err, ErrNotHeld)
-	require.False(t, settled)
+	require.ErrorIs(t, s.unsettled(l, succeed(h), nil), ErrNotHeld)
 
 	// Commit itself fails, for a constraint that the handler's writes break.
 	s.Exec("CREATE TABLE once (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	h = s.claim(l, "a")
 	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO once VALUES (1), (1)") }))
-	h, settled, err = l.Step(ctx, succeed(h), &Request{Key: group("b")})
-	require.ErrorContains(t, err, "23505")
-	require.False(t, settled)
-	require.Nil(t, h)
+	require.ErrorContains(t, s.unsettled(l, succeed(h), b), "23505")
 	require.Empty(t, s.Locked())
 
 	// The claim fails behind a commit that did not.
@@ -118,10 +107,7 @@ func TestStepWithoutAHold(t *testing.T) {
 	s, _, h := held(t, 1)
 	l := s.lane()
 	require.Nil(t, s.step(l, nil, &Request{Key: group("a")}))
-	hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
-	require.ErrorIs(t, err, ErrNotHeld)
-	require.False(t, settled)
-	require.Nil(t, hold)
+	require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
 	require.False(t, l.Closed())
 	require.Equal(t, byte('I'), l.pg().TxStatus())
 	s.Enqueue(1, "b")
@@ -131,9 +117,7 @@ func TestStepWithoutAHold(t *testing.T) {
 func TestStepOnDeadConnection(t *testing.T) {
 	s, l, h := held(t, 1)
 	s.Terminate(l.pg().PID())
-	_, settled, err := l.Step(t.Context(), succeed(h), nil)
-	require.Error(t, err)
-	require.False(t, settled)
+	require.Error(t, s.unsettled(l, succeed(h), nil))
 	require.True(t, l.Closed())
 	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 	require.NoError(t, l.Close())
@@ -215,6 +199,7 @@ func TestBoundsAreInForce(t *testing.T) {
 	}
 	version, err := strconv.Atoi(pgtest.One[string](s.DB, "SELECT current_setting('server_version_num')"))
 	require.NoError(t, err)
+	require.Equal(t, version/10000, serverVersion(scout.PgConn()))
 	if version >= 170000 {
 		want["transaction_timeout"] = "0"
 	}
@@ -230,6 +215,13 @@ func TestBoundsAreInForce(t *testing.T) {
 		require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&inTx))
 		require.Equal(t, value, inTx, setting)
 	}
+	d.Bounds = Bounds{ServerSilence: math.MaxInt32 * time.Millisecond} // the longest that Validate takes
+	longest, err := d.Connect(t.Context())
+	require.NoError(t, err)
+	defer longest.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
+	var got string
+	require.NoError(t, longest.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
+	require.Equal(t, "2147483647ms", got)
 	require.Empty(t, warned.String())
 }
 
@@ -253,21 +245,6 @@ func TestTimesCanBeRead(t *testing.T) {
 	require.Equal(t, "SQL, DMY", style)
 }
 
-// The server takes the longest bound that Validate does.
-func TestLongestBoundIsInForce(t *testing.T) {
-	s := newStage(t)
-	d := s.dialer(Bounds{ServerSilence: math.MaxInt32 * time.Millisecond})
-	var warned bytes.Buffer
-	d.Logger = slog.New(slog.NewTextHandler(&warned, nil))
-	conn, err := d.Connect(t.Context())
-	require.NoError(t, err)
-	defer conn.Close(context.WithoutCancel(t.Context())) //nolint:errcheck // the test is over
-	var got string
-	require.NoError(t, conn.QueryRow(t.Context(), "SHOW idle_in_transaction_session_timeout").Scan(&got))
-	require.Equal(t, "2147483647ms", got)
-	require.Empty(t, warned.String())
-}
-
 // A server that lacks a setting is used without it.
 func TestSessionSettingThatIsNotThere(t *testing.T) {
 	s := newStage(t)
@@ -283,41 +260,28 @@ func TestSessionSettingThatIsNotThere(t *testing.T) {
 	require.Equal(t, "off", got, "the others are made")
 }
 
-func TestServerVersion(t *testing.T) {
-	s := newStage(t)
-	num, err := strconv.Atoi(pgtest.One[string](s.DB, "SELECT current_setting('server_version_num')"))
-	require.NoError(t, err)
-	require.Equal(t, num/10000, serverVersion(s.Session().PgConn()))
-}
-
-// Handlers may use bun on a lane.
-func TestLaneRefusesNonconformingStrings(t *testing.T) {
+// Handlers may use bun on a lane, which has an encoding of its own choice, whatever the pool says, but not if the
+// application changes it behind that.
+func TestLaneRefusesNonconformingSessions(t *testing.T) {
 	s := newStage(t)
 	d := s.dialer(Bounds{})
+	refuses := func() {
+		t.Helper()
+		_, err := d.Dial(t.Context())
+		require.ErrorIs(t, err, ErrNonconforming)
+		_, err = d.Connect(t.Context())
+		require.ErrorIs(t, err, ErrNonconforming)
+	}
 	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
-	_, err := d.Dial(t.Context())
-	require.ErrorIs(t, err, ErrNonconforming)
-	_, err = d.Connect(t.Context())
-	require.ErrorIs(t, err, ErrNonconforming)
-}
-
-// A lane has an encoding of its own choice, whatever the pool says, but not if the application changes it behind that.
-func TestLaneSetsTheEncoding(t *testing.T) {
-	s := newStage(t)
-	d := s.dialer(Bounds{})
+	refuses()
+	d = s.dialer(Bounds{})
 	d.Pool.ConnConfig.RuntimeParams["client_encoding"] = "LATIN1"
-	l, err := d.Dial(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "UTF8", l.pg().ParameterStatus("client_encoding"))
-	require.NoError(t, l.Close())
+	require.Equal(t, "UTF8", s.dial(d).pg().ParameterStatus("client_encoding"))
 	d.Pool.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SET client_encoding = 'LATIN1'")
 		return err
 	}
-	_, err = d.Dial(t.Context())
-	require.ErrorIs(t, err, ErrNonconforming)
-	_, err = d.Connect(t.Context())
-	require.ErrorIs(t, err, ErrNonconforming)
+	refuses()
 }
 
 func TestSessionValidate(t *testing.T) {

@@ -2,12 +2,10 @@ package lease
 
 import (
 	"context"
-	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
@@ -128,7 +126,8 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 	})
 }
 
-// The connection itself is of no use between jobs.
+// The connection itself is of no use between jobs. What stands beside a claim lets heartbeats pass, and nothing that a
+// handler has kept.
 func TestConnOutlivesNoJob(t *testing.T) {
 	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
@@ -150,55 +149,43 @@ func TestConnOutlivesNoJob(t *testing.T) {
 	late()
 	h = s.step(l, succeed(h), &Request{Key: group("a")})
 	late()
+	l.Aside(func() {
+		require.NoError(t, l.Beat(t.Context()))
+		late()
+	})
 	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
 	s.end(l, succeed(h)...)
 	require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 }
 
-// What stands beside a claim lets heartbeats pass, and nothing that a handler has kept.
-func TestConnIsOfNoUseAside(t *testing.T) {
-	s, l, h := held(t, 2)
-	s.Exec("CREATE TABLE effects (v text)")
-	var conn *pgx.Conn
-	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
-	h = s.step(l, succeed(h), &Request{Key: group("a")})
-	l.Aside(func() {
-		require.NoError(t, l.Beat(t.Context()))
-		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
-		require.ErrorIs(t, err, context.Canceled)
-	})
-	s.end(l, succeed(h)...)
-	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
-}
-
-// A statement of database/sql that is under way when the handler returns is cut off, as one of pgx is.
+// A statement of a goroutine that is under way when the handler returns is cut off: the connection is given up, because
+// nobody can tell what the goroutine will do with it. The group is free when the server notices, within a second
+// (client_connection_check_interval).
 func TestStatementUnderWayIsCutOff(t *testing.T) {
-	pgtest.OverAll(t, map[string]func(ctx context.Context, tx bun.Tx) error{
-		"Exec": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
-			return err
+	const slow = "SELECT pg_sleep(3600)"
+	pgtest.OverAll(t, map[string]func(s *stage, h *Hold) (run func() error){
+		"pgx": func(s *stage, h *Hold) func() error {
+			tx := s.pgxTx(h)
+			return func() error { _, err := tx.Exec(context.Background(), slow); return err }
 		},
-		"Query": func(ctx context.Context, tx bun.Tx) error {
-			rows, err := tx.QueryContext(ctx, "SELECT pg_sleep(3600)")
-			if err == nil {
-				defer rows.Close() //nolint:errcheck // Err says it
-				for rows.Next() {  //nolint:revive // it has one row
-				}
-				err = rows.Err()
-			}
-			return err
+		"bun": func(s *stage, h *Hold) func() error {
+			tx := s.bunTx(h)
+			return func() error { _, err := tx.ExecContext(context.Background(), slow); return err }
 		},
-		"of the sql.Tx": func(ctx context.Context, tx bun.Tx) error {
-			_, err := tx.Tx.ExecContext(ctx, "SELECT pg_sleep(3600)")
-			return err
+		"a query of bun's": func(s *stage, h *Hold) func() error {
+			tx := s.bunTx(h)
+			return func() error { return tx.QueryRowContext(context.Background(), slow).Scan(new(string)) }
 		},
-	}, func(t *testing.T, run func(ctx context.Context, tx bun.Tx) error) {
+		"the sql.Tx of bun": func(s *stage, h *Hold) func() error {
+			tx := s.bunTx(h).Tx
+			return func() error { _, err := tx.ExecContext(context.Background(), slow); return err }
+		},
+	}, func(t *testing.T, begin func(s *stage, h *Hold) (run func() error)) {
 		s, l, h := held(t, 1)
 		pid := l.pg().PID()
-		leaked := make(chan error, 1)
+		var leaked <-chan error
 		err := l.Lend(func() {
-			tx := s.bunTx(h)
-			go func() { leaked <- run(context.Background(), tx) }()
+			leaked = beside(begin(s, h))
 			s.Until(func() bool { return s.Active(pid) })
 		})
 		require.ErrorIs(t, err, ErrNotHeld)
@@ -207,16 +194,6 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 		require.Error(t, <-leaked)
 		s.Until(func() bool { return len(s.Locked()) == 0 })
 	})
-}
-
-// One that is begun when the handler has returned is refused.
-func TestStatementAfterTheHandler(t *testing.T) {
-	s, h, settled := effects(t)
-	var tx *sql.Tx
-	require.NoError(t, h.loan.lane.Lend(func() { tx = s.bunTx(h).Tx }))
-	_, err := tx.ExecContext(t.Context(), "INSERT INTO effects VALUES ('late')")
-	require.ErrorIs(t, err, sql.ErrTxDone)
-	require.Empty(t, settled(true))
 }
 
 // A holding tracer keeps a statement from being sent until it is let go.
@@ -251,10 +228,10 @@ func TestStatementHeldBack(t *testing.T) {
 		d.Pool.ConnConfig.Tracer = tracer
 		l := s.dial(d)
 		h := s.claim(l, "a")
-		ended := make(chan error, 1)
+		var ended <-chan error
 		require.ErrorIs(t, l.Lend(func() {
 			tx := s.pgxTx(h)
-			go func() { ended <- use(t.Context(), tx) }()
+			ended = beside(func() error { return use(t.Context(), tx) })
 			<-tracer.held
 		}), ErrNotHeld)
 		close(tracer.letGo)

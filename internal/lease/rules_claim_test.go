@@ -2,13 +2,11 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -120,24 +118,8 @@ func ofLane(at site, k kind, jobs int, groups ...string) taking {
 	}
 }
 
-// ofStatement is one statement that takes up to three jobs at once.
-func ofStatement(sql string) taking {
-	return func(s *stage) (uint32, func() []int64) {
-		c := s.Session()
-		c.Do(beginSQL)
-		return c.PgConn().PID(), func() []int64 {
-			rows, _ := c.Query(context.WithoutCancel(s.Context()), sql)
-			ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-			if err != nil {
-				return []int64{-1}
-			}
-			return ids
-		}
-	}
-}
-
-// rightTakings are all claims of a lane.
-func rightTakings(at string) map[string]taking {
+// takings are all claims of a lane, by what they take.
+func takings(at string) map[string]taking {
 	head, batch, many := kind{stmtLock, stmtClaim}, kind{stmtLock, stmtClaimBatch}, kind{stmtLockMany, stmtClaimMany}
 	slot := func(k kind) kind { return kind{stmtLockSlot, slotLooks[k.look]} }
 	return map[string]taking{
@@ -152,61 +134,98 @@ func rightTakings(at string) map[string]taking {
 	}
 }
 
-// meetings are what another worker does with the job that it has claimed, while a claim stands at the gate; and the job
-// that stands first afterwards, 0: none that may run.
-var meetings = map[string]struct {
-	end   string // "": it dies
-	first int64
-}{
-	"succeeds": {"DELETE FROM pgfifo.jobs WHERE id = 1; COMMIT", 2},
-	"fails":    {"UPDATE pgfifo.jobs SET attempts = 1, run_at = 'infinity' WHERE id = 1; COMMIT", 0},
-	"releases": {"COMMIT", 1},
-	"dies":     {"", 1},
+// endings are what another worker does with the first three jobs of the group, while a claim stands at the gate.
+var endings = map[string]string{
+	"all done": "DELETE FROM pgfifo.jobs WHERE id <= 3",
+	headBacksOff: "UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 1",
+	"the head fails": "UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1",
+	headDone:         "DELETE FROM pgfifo.jobs WHERE id = 1",
+	"one done, the next backs off": "DELETE FROM pgfifo.jobs WHERE id = 1; UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
+	"one done, the next buried": "DELETE FROM pgfifo.jobs WHERE id <= 2",
+	"one done, the last fails": "DELETE FROM pgfifo.jobs WHERE id <= 2; UPDATE pgfifo.jobs SET attempts = 1 " +
+		"WHERE id = 3",
+	givenBack: "SELECT 1",
+	"given back, the next backs off": "UPDATE pgfifo.jobs " +
+		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
+	atWork: "",
+	dies:   "",
 }
 
-// meetingsAt returns the names of the meetings at a site. Where the other worker finds the group locked, or its head
-// taken, it has nothing to end, and all meetings are the same.
-func meetingsAt(at string) []string {
-	if at == between || at == beforeHead {
-		return []string{"dies"}
+const (
+	headDone     = "the head done"
+	headBacksOff = "the head backs off"
+	givenBack    = "given back"
+	atWork       = "still at work"
+	dies         = "it dies"
+)
+
+// endingsAt returns the names of the endings at a site. Where the other worker finds the group locked, or its head
+// taken, it has nothing to end, and all of them are the same.
+func endingsAt(at string, early bool) []string {
+	switch {
+	case early && at != beforeGroup:
+		return nil
+	case at == between || at == beforeHead:
+		return []string{givenBack}
+	case at == beforeGroup && !early: // all of them meet a claim that has read the row
+		return []string{headDone, headBacksOff, givenBack, dies}
 	}
-	return slices.Sorted(maps.Keys(meetings))
+	return slices.Sorted(maps.Keys(endings))
 }
 
 // meet has a claim of group a stop at the gate while a lower id is committed there, and another worker claims the group
-// and ends as it says. It returns what the claim took, and what it should have taken first.
-func meet(s *stage, take taking, at, ending string) (ids []int64, first int64) {
+// and ends as it says; early says that both have come before the claim. What the claim takes must be what stands first
+// in the group afterwards, without one that is not due, and nobody else's.
+func meet(s *stage, take taking, at, ending string, early bool) {
 	s.Helper()
 	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")
-	holder, producer, worker := s.Session(), s.Session(), s.Session()
+	holder, producer, worker := s.Session(), s.Session(), s.lane()
 	holder.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
 	producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
-	s.Enqueue(2, "a")
+	s.Enqueue(4, "a")
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
-	first = meetings[ending].first
-	pid, next := take(s)
-	ids = atGate(s, pid, next, func() {
+	begin := func() {
 		producer.Do("COMMIT")
-		worker.Do(beginSQL)
-		_, id, err := rightShape.claim(s.Context(), worker.Conn, "a")
-		require.NoError(s, err)
-		switch at {
-		case between: // the group is taken, and the lower id is seen
-			require.Zero(s, id)
-			first = 1
-		case beforeHead: // nobody can have worked the lower id
-			require.Zero(s, id)
-			first = 2
+		h := s.step(worker, nil, request("a"))
+		if at == between || at == beforeHead {
+			require.Nil(s, h)
+		} else {
+			require.Equal(s, int64(1), h.ID)
+		}
+	}
+	if early {
+		begin()
+	}
+	pid, next := take(s)
+	ids := atGate(s, pid, next, func() {
+		if !early {
+			begin()
+		}
+		switch ending {
+		case atWork:
+		case dies:
+			s.Terminate(worker.pg().PID())
 		default:
-			require.Equal(s, int64(1), id)
-			if meetings[ending].end == "" {
-				s.Terminate(worker.PgConn().PID())
-			} else {
-				worker.Do(meetings[ending].end)
-			}
+			_, err := worker.Conn().Exec(s.Context(), endings[ending]+"; COMMIT")
+			require.NoError(s, err)
 		}
 	})
-	return ids, first
+	due := pgtest.Column[int64](s.DB, `SELECT id FROM pgfifo.jobs WHERE group_id = 'a'
+		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id
+		AND h.run_at > statement_timestamp())
+		ORDER BY id`)
+	switch {
+	case ending == atWork:
+		due = nil
+	case at == beforeHead: // nobody can have worked the lower id
+		due = due[1:]
+	}
+	require.True(s, len(ids) <= len(due) && slices.Equal(due[:len(ids)], ids), "took %v of %v", ids, due)
+	if len(due) > 0 && pgtest.One[bool](s.DB, "SELECT attempts = 0 FROM pgfifo.jobs WHERE id = $1", due[0]) {
+		require.NotEmpty(s, ids) // one that has failed may be left for a claim of its own
+	}
 }
 
 // Wherever a claim is kept from running, whoever has had its group meanwhile and whatever was committed there, it takes
@@ -214,165 +233,15 @@ func meet(s *stage, take taking, at, ending string) (ids []int64, first int64) {
 func TestClaimTakesTheRightHead(t *testing.T) {
 	t.Parallel()
 	for at := range sites {
-		for how, take := range rightTakings(at) {
+		for how, take := range takings(at) {
 			t.Run(at+"/"+how, func(t *testing.T) {
 				s := newStage(t)
-				for _, ending := range meetingsAt(at) {
-					t.Run(ending, func(t *testing.T) {
-						ids, first := meet(s.again(t), take, at, ending)
-						if first == 0 {
-							require.Empty(t, ids)
-						} else {
-							require.NotEmpty(t, ids)
-							require.Equal(t, first, ids[0])
-						}
-					})
-				}
-			})
-		}
-	}
-}
-
-// oneStatementSQL locks the group, and then a head of its own snapshot, which is older than the lock.
-const oneStatementSQL = `
-SELECT j.id
-FROM (SELECT g.xmax AS xid
-      FROM pgfifo.queue_groups g
-      WHERE g.queue = 'q' AND g.group_id = 'a'
-      FOR NO KEY UPDATE SKIP LOCKED) g
-CROSS JOIN LATERAL (SELECT j.id
-                    FROM pgfifo.jobs j
-                    WHERE j.ctid = (SELECT h.ctid
-                                    FROM pgfifo.jobs h
-                                    WHERE h.queue = 'q' AND h.group_id = 'a'
-                                    ORDER BY h.queue, h.group_id, h.id
-                                    LIMIT 1)
-                    FOR NO KEY UPDATE SKIP LOCKED) j
-WHERE g.xid IS NOT NULL`
-
-// A head of a snapshot that is older than the lock is not the right one: a lower id that another worker has tried
-// meanwhile is overtaken.
-func TestOneStatementDoesNot(t *testing.T) {
-	t.Parallel()
-	for _, at := range []string{beforeGroup, groupIsRead} {
-		for ending, wrong := range map[string]bool{"succeeds": false, "fails": true, "releases": true, "dies": true} {
-			t.Run(at+"/"+ending, func(t *testing.T) {
-				ids, first := meet(newStage(t), ofStatement(sites[at].put(oneStatementSQL)), at, ending)
-				require.Equal(t, []int64{2}, ids)
-				require.Equal(t, wrong, first != 2)
-			})
-		}
-	}
-}
-
-var brokenTakings = map[string]taking{
-	// The group's row alone says nothing of what its last holder did since the snapshot.
-	"behind the head in the snapshot of the claim": ofStatement(`
-		SELECT j.id FROM ` + gate + `pgfifo.queue_groups g CROSS JOIN LATERAL (
-			SELECT w.id FROM pgfifo.jobs w WHERE w.queue = g.queue AND w.group_id = g.group_id ORDER BY w.id LIMIT 3) j
-		WHERE g.queue = 'q' AND g.group_id = 'a' FOR NO KEY UPDATE OF g SKIP LOCKED`),
-	// What is locked, or not due, is passed over, and the next one taken.
-	"jobs, without their group": ofStatement(`
-		SELECT j.id FROM ` + gate + `pgfifo.jobs j
-		WHERE j.queue = 'q' AND j.group_id = 'a' AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
-		ORDER BY j.id LIMIT 3 FOR UPDATE OF j SKIP LOCKED`),
-	"jobs and their group": ofStatement(`
-		SELECT j.id FROM ` + gate + `pgfifo.jobs j JOIN pgfifo.queue_groups g USING (queue, group_id)
-		WHERE j.queue = 'q' AND j.group_id = 'a' AND (j.run_at IS NULL OR j.run_at <= statement_timestamp())
-		ORDER BY j.id LIMIT 3 FOR UPDATE OF j, g SKIP LOCKED`),
-}
-
-// endings are what the holder of a batch does between another worker's snapshot and its locks.
-var endings = map[string]string{
-	"all done": "DELETE FROM pgfifo.jobs WHERE id <= 3",
-	"the head backs off": "UPDATE pgfifo.jobs " +
-		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 1",
-	"the head fails": "UPDATE pgfifo.jobs SET attempts = 1 WHERE id = 1",
-	"one done, the next backs off": "DELETE FROM pgfifo.jobs WHERE id = 1; UPDATE pgfifo.jobs " +
-		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
-	"one done, the next buried": "DELETE FROM pgfifo.jobs WHERE id <= 2",
-	"one done, the last fails": "DELETE FROM pgfifo.jobs WHERE id <= 2; UPDATE pgfifo.jobs SET attempts = 1 " +
-		"WHERE id = 3",
-	"given back": "SELECT 1",
-	"given back, the next fails": "UPDATE pgfifo.jobs " +
-		"SET attempts = 1, run_at = statement_timestamp() + interval '1 hour' WHERE id = 2",
-	"still at work": "",
-}
-
-// judge lets a worker take jobs while another one ends its batch of the jobs 1 to 3, which it may have begun late,
-// behind the snapshot. It returns what is wrong with what the worker took: it must be what stands first in the group
-// now, without one that is not due, and nobody else's.
-func judge(s *stage, take taking, ending string, late bool) (ids []int64, fault string) {
-	s.Helper()
-	s.Enqueue(5, "a")
-	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'b'), ('q', 'held')")
-	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
-	other := s.Session()
-	other.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
-	holder := s.Session()
-	hold := func() {
-		holder.Do(beginSQL)
-		_, _, err := rightShape.claim(s.Context(), holder.Conn, "a")
-		require.NoError(s, err)
-	}
-	if !late {
-		hold()
-	}
-	pid, next := take(s)
-	ids = atGate(s, pid, next, func() {
-		if late {
-			hold()
-		}
-		if ending != "" {
-			holder.Do(ending + "; COMMIT")
-		}
-	})
-	if ending == "" && len(ids) > 0 {
-		return ids, fmt.Sprint("took ", ids, " of another")
-	}
-	due := pgtest.Column[int64](s.DB, `SELECT id FROM pgfifo.jobs WHERE group_id = 'a'
-		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id
-		AND h.run_at > statement_timestamp())
-		ORDER BY id`)
-	for i, id := range ids {
-		if i >= len(due) || due[i] != id {
-			return ids, fmt.Sprint("took ", ids, " of ", due)
-		}
-	}
-	return ids, ""
-}
-
-// Whatever happens while a claim is on its way to the group, it takes what stands first afterwards, or nothing.
-func TestBatchTakesWhatIsFirst(t *testing.T) {
-	t.Parallel()
-	for _, at := range []string{beforeGroup, groupIsRead} {
-		for how, take := range rightTakings(at) {
-			t.Run(at+"/"+how, func(t *testing.T) {
-				s := newStage(t)
-				for name, ending := range endings {
-					t.Run(name, func(t *testing.T) {
-						_, fault := judge(s.again(t), take, ending, at == groupIsRead)
-						require.Empty(t, fault)
-					})
-				}
-			})
-		}
-	}
-}
-
-func TestObviousBatchesDoNot(t *testing.T) {
-	t.Parallel()
-	for how, take := range brokenTakings {
-		t.Run(how, func(t *testing.T) {
-			s, faults := newStage(t), 0
-			for name, ending := range endings {
-				t.Run(name, func(t *testing.T) {
-					if _, fault := judge(s.again(t), take, ending, false); fault != "" {
-						faults++
+				for when, early := range map[string]bool{"meanwhile": false, "before": true} {
+					for _, ending := range endingsAt(at, early) {
+						t.Run(ending+", "+when, func(t *testing.T) { meet(s.again(t), take, at, ending, early) })
 					}
-				})
-			}
-			require.NotZero(t, faults)
-		})
+				}
+			})
+		}
 	}
 }

@@ -11,35 +11,6 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// nextAfterBackoff claims a group whose first job is in backoff and whose second one could run.
-func nextAfterBackoff(t *testing.T, f shape) *referee {
-	s := newStage(t)
-	jobs := s.Enqueue(2, "g0")
-	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour' WHERE id = $1", jobs[0])
-	r := newReferee([]string{"g0"}, jobs)
-	c := s.Session()
-	c.Do(beginSQL)
-	id, job, err := f.claim(t.Context(), c.Conn, "g0")
-	require.NoError(t, err)
-	if job != 0 {
-		r.began(id, job)
-	}
-	return r
-}
-
-func TestHeadIsNotFiltered(t *testing.T) {
-	r := nextAfterBackoff(t, rightShape)
-	require.Empty(t, r.Overtook)
-	require.Empty(t, r.running)
-}
-
-func TestFilteredHeadIsOvertaken(t *testing.T) {
-	filtered := pgtest.Mutate(t, statement("claim"), "h.id > $3",
-		"h.id > $3 AND (h.run_at IS NULL OR h.run_at <= statement_timestamp())")
-	r := nextAfterBackoff(t, shape{statement("lock"), filtered, true})
-	require.Equal(t, []string{"g0: 2 before 1"}, r.Overtook)
-}
-
 // A head that is not ready is claimed all the same, and says why it may not run: nobody else can have the group then.
 func TestHeadTellsItsReadiness(t *testing.T) {
 	s := newStage(t)
@@ -103,85 +74,54 @@ func TestReadinessIsAsOfTheStatement(t *testing.T) {
 // Whatever the database's defaults are, a lane's transactions are what the library is written for: the first, and
 // those that are chained to it.
 func TestLaneSaysItsIsolation(t *testing.T) {
-	t.Parallel()
-	for _, setting := range pgtest.ContraryDefaults {
-		t.Run(setting, func(t *testing.T) {
-			s := newStage(t)
-			s.Enqueue(3, "a")
-			s.Alter(setting)
-			d := s.dialer(Bounds{})
-			// It has the last word on the session's settings.
-			d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-				_, err := c.Exec(ctx, "SET "+setting)
-				return err
+	pgtest.OverEach(t, pgtest.ContraryDefaults, func(t *testing.T, setting string) {
+		s := newStage(t)
+		s.Enqueue(3, "a")
+		s.Alter(setting)
+		d := s.dialer(Bounds{})
+		// It has the last word on the session's settings.
+		d.Pool.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "SET "+setting)
+			return err
+		}
+		stale, l := s.dial(d), s.dial(d)
+		require.True(t, s.misses(stale, "no such group"))
+
+		h := s.claim(l, "a")
+		for id := range int64(3) {
+			require.Equal(t, id+1, h.ID)
+			require.Nil(t, s.step(stale, nil, &Request{Key: group("a")}))
+			tx := s.pgxTx(h)
+			var isolation, readOnly string
+			require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation'), "+
+				"current_setting('transaction_read_only')").Scan(&isolation, &readOnly))
+			require.Equal(t, "read committed", isolation)
+			require.Equal(t, "off", readOnly)
+			next := &Request{Key: group("a")}
+			if id == 2 {
+				next = nil
 			}
-			stale, l := s.dial(d), s.dial(d)
-			require.True(t, s.misses(stale, "no such group"))
-
-			h := s.claim(l, "a")
-			for id := range int64(3) {
-				require.Equal(t, id+1, h.ID)
-				hold := s.step(stale, nil, &Request{Key: group("a")})
-				require.Nil(t, hold)
-
-				tx, err := h.loan.PgxTx(t.Context())
-				require.NoError(t, err)
-				var isolation, readOnly string
-				require.NoError(t, tx.QueryRow(t.Context(), "SELECT current_setting('transaction_isolation'), "+
-					"current_setting('transaction_read_only')").Scan(&isolation, &readOnly))
-				require.Equal(t, "read committed", isolation)
-				require.Equal(t, "off", readOnly)
-				next := &Request{Key: group("a")}
-				if id == 2 {
-					next = nil
-				}
-				h = s.step(l, succeed(h), next)
-			}
-			// The other one's transaction is as old as all that, and sees the end of it.
-			require.True(t, s.misses(stale, "a"))
-		})
-	}
+			h = s.step(l, succeed(h), next)
+		}
+		// The other one's transaction is as old as all that, and sees the end of it.
+		require.True(t, s.misses(stale, "a"))
+	})
 }
 
-// lateRead lets a worker try a held group in one transaction, then have it when it is free, and returns which job it
-// takes for the head: the group in one statement, the head in the next.
-func lateRead(t *testing.T, begin string) (head int64) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l, c := s.lane(), s.Session()
-	h := s.claim(l, "a")
-	lock := func() bool {
-		rows, err := c.Query(t.Context(),
-			"SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE SKIP LOCKED")
-		require.NoError(t, err)
-		defer rows.Close()
-		return rows.Next()
-	}
-	c.Do(begin)
-	require.False(t, lock())
-	s.end(l, succeed(h)...)
-	require.True(t, lock())
-	require.NoError(t, c.QueryRow(t.Context(), "SELECT min(id) FROM pgfifo.jobs WHERE group_id = 'a'").Scan(&head))
-	return head
-}
-
-func TestRepeatableReadTakesFinishedJob(t *testing.T) {
-	for begin, head := range map[string]int64{beginSQL: 2, "BEGIN ISOLATION LEVEL REPEATABLE READ": 1} {
-		t.Run(begin, func(t *testing.T) { require.Equal(t, head, lateRead(t, begin)) })
-	}
-}
-
-// claim.sql itself fails there rather than take the finished job.
+// A head that was read in an older snapshot may be finished: claim.sql fails rather than take it.
 func TestClaimUnderRepeatableRead(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	l, c := s.lane(), s.Session()
-	h := s.claim(l, "a")
+	s, l, h := held(t, 2)
+	c := s.Session()
+	claim := func() (int64, error) {
+		c.Do(statement("lock"), queue, "a")
+		tag, err := c.Conn.Exec(t.Context(), statement("claim"), queue, "a", int64(0))
+		return tag.RowsAffected(), err
+	}
 	c.Do("BEGIN ISOLATION LEVEL REPEATABLE READ")
-	_, job, err := rightShape.claim(t.Context(), c.Conn, "a")
+	n, err := claim()
 	require.NoError(t, err)
-	require.Zero(t, job)
+	require.Zero(t, n)
 	s.end(l, succeed(h)...)
-	_, _, err = rightShape.claim(t.Context(), c.Conn, "a")
+	_, err = claim()
 	require.ErrorContains(t, err, "40001")
 }

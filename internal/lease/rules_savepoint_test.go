@@ -26,8 +26,12 @@ func TestErrorInHandlerKeepsLocks(t *testing.T) {
 		_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
 		require.ErrorContains(t, err, "22012")
 		require.Equal(t, []string{"a", "a/1"}, s.Locked())
+		for kind, use := range uses {
+			require.ErrorContains(t, use(t.Context(), h), "25P02", kind)
+		}
 	})
 	require.ErrorContains(t, err, "did not roll it back")
+	require.False(t, l.Closed())
 	require.NoError(t, l.Undo(t.Context()))
 	require.Equal(t, []string{"a", "a/1"}, s.Locked())
 	s.end(l, retryIn(h, time.Hour)...)
@@ -35,21 +39,9 @@ func TestErrorInHandlerKeepsLocks(t *testing.T) {
 	require.Equal(t, 1, s.claim(l, "a").Attempts)
 }
 
-func TestErrorWithoutSavepointFreesLocks(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	c := s.Session()
-	c.Do(beginSQL)
-	_, _, err := rightShape.claim(t.Context(), c.Conn, "a")
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "a/1"}, s.Locked())
-	_, err = c.Conn.Exec(t.Context(), nonsense)
-	require.Error(t, err)
-	require.Empty(t, s.Locked(), "before any ROLLBACK")
-}
-
 // A handler that ends the transaction by hand lost the locks. Its job is not settled, and nothing pretends it is.
 func TestHandlerThatEndsTheTransaction(t *testing.T) {
+	alike := "COMMIT; BEGIN; SAVEPOINT " + outerSavepoint
 	pgtest.OverNamed(t, map[string]string{
 		"COMMIT":                  "when it returns",
 		"ROLLBACK":                "when it returns",
@@ -60,62 +52,33 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		"COMMIT AND CHAIN":        "by the step",
 		"ROLLBACK AND CHAIN":      "by the step",
 		releaseOuter:              "by the step",
-
-		"COMMIT; BEGIN; SAVEPOINT " + outerSavepoint: "by the step",
+		alike:                     "by the step",
 	}, func(t *testing.T, sql string, caught string) {
 		s := newStage(t)
 		s.Enqueue(2, "a", "b")
 		l := s.lane()
-		h := s.claim(l, "a")
-		err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-		if caught == "when it returns" {
-			require.Error(t, err)
-		} else {
-			require.NoError(t, err)
-			hold, settled, err := l.Step(t.Context(), succeed(h), &Request{Key: group("b")})
-			require.ErrorIs(t, err, ErrNotHeld)
-			require.False(t, settled)
-			require.Nil(t, hold)
-		}
-		if err != nil && l.hold != nil {
-			if err := l.Undo(t.Context()); sql != "PREPARE TRANSACTION 'x'" {
-				require.ErrorIs(t, err, ErrNotHeld)
-			} else {
-				s.end(l)
+		for _, fails := range []bool{false, true} { // one that also failed is told apart from one that only did
+			h := s.claim(l, "a")
+			require.Equal(t, int64(1), h.ID, "still there, and the lane can go on")
+			err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+			require.Equal(t, caught == "when it returns", err != nil)
+			if err == nil && !fails {
+				require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
+			} else if l.hold != nil {
+				switch err := l.Undo(t.Context()); sql {
+				case "PREPARE TRANSACTION 'x'":
+					s.end(l)
+				case alike: // the savepoint is there: the step finds out
+					require.ErrorIs(t, s.unsettled(l, retryIn(h, 0), nil), ErrNotHeld)
+				default:
+					require.ErrorIs(t, err, ErrNotHeld)
+				}
 			}
+			require.Empty(t, s.Locked())
+			require.False(t, l.Closed())
 		}
-		require.Empty(t, s.Locked())
-		require.False(t, l.Closed())
-		require.Equal(t, int64(1), s.claim(l, "a").ID, "still there, and the lane can go on")
-	})
-}
-
-// A handler that ended its transaction and then failed is told apart from one that only failed.
-func TestUndoAfterHandlerEndedTheTransaction(t *testing.T) {
-	ends := []string{"COMMIT", "COMMIT; BEGIN", "COMMIT AND CHAIN", releaseOuter}
-	pgtest.OverEach(t, ends, func(t *testing.T, sql string) {
-		s, l, h := held(t, 1)
-		_ = l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
-		require.ErrorIs(t, l.Undo(t.Context()), ErrNotHeld)
-		require.Empty(t, s.Locked())
 		require.Equal(t, int64(1), s.claim(l, "a").ID)
 	})
-}
-
-// An error that the handler rolls back is its own business.
-func TestHandlerMayRollBackAnError(t *testing.T) {
-	s, l, h := held(t, 1)
-	s.Exec("CREATE TABLE effects (v text)")
-	require.NoError(t, l.Lend(func() {
-		tx := s.pgxTx(h)
-		s.do(tx, "INSERT INTO effects VALUES ('undone')")
-		_, err := tx.Exec(t.Context(), nonsense)
-		require.Error(t, err)
-		require.NoError(t, tx.Rollback(t.Context()))
-		s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('kept')")
-	}))
-	s.end(l, succeed(h)...)
-	require.Equal(t, []string{"kept"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 }
 
 func TestRowsLeftOpen(t *testing.T) {
@@ -159,12 +122,6 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 	return <-done
 }
 
-func TestCancelledQueryKeepsGroup(t *testing.T) {
-	s, l, h := held(t, 1)
-	s.cancelled(l, h)
-	s.end(l, succeed(h)...)
-}
-
 // cancelled has a statement of the held transaction cancelled, after which the group, a, is held as before.
 func (s *stage) cancelled(l *Lane, h *Hold) {
 	s.Helper()
@@ -178,20 +135,4 @@ func (s *stage) cancelled(l *Lane, h *Hold) {
 		require.Equal(s, []string{"a", "a/1"}, s.Locked())
 		require.NoError(s, tx.Rollback(s.Context()))
 	}))
-}
-
-func TestCancelledQueryOfPlainConnectionFreesGroup(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	c := s.Session()
-	c.Do(beginSQL)
-	_, _, err := rightShape.claim(t.Context(), c.Conn, "a")
-	require.NoError(t, err)
-	c.Do("SET client_connection_check_interval = 10; SAVEPOINT " + outerSavepoint)
-	require.Error(t, s.slow(c.Conn, func(ctx context.Context, sql string) error {
-		_, err := c.Conn.Exec(ctx, sql)
-		return err
-	}))
-	require.True(t, c.IsClosed())
-	s.Until(func() bool { return len(s.Locked()) == 0 })
 }

@@ -49,12 +49,25 @@ func TestOneSavepointForAJob(t *testing.T) {
 
 // Transactions of the two kinds side by side, and ended in any order.
 func TestTransactionsSideBySide(t *testing.T) {
-	t.Parallel()
 	ctx := t.Context()
-	for name, x := range map[string]struct {
+	type row struct {
 		do   func(s *stage, h *Hold)
 		want []string
-	}{
+	}
+	cannotBegin := func(kind string) func(s *stage, h *Hold) {
+		return func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			require.ErrorIs(s, uses[kind](ended, h), context.Canceled)
+			s.write(s.pgxTx(h), "kept")
+		}
+	}
+	pgtest.OverAll(t, map[string]row{
+		"pgx's cannot begin": {cannotBegin("pgx"), []string{"kept"}},
+		"bun's cannot begin": {cannotBegin("bun"), []string{"kept"}},
+		"in every order": {script, []string{
+			"1 committed", "2 committed", "2 the same", "3 nested", "4 nested", "4 outer", "5 left open",
+		}},
 		"the inner is rolled back": {func(s *stage, h *Hold) {
 			tx := s.pgxTx(h)
 			s.write(tx, "outer")
@@ -307,17 +320,69 @@ func TestTransactionsSideBySide(t *testing.T) {
 			require.NoError(s, tx.Rollback(ended))
 			s.write(s.pgxTx(h), "anew")
 		}, []string{"anew"}},
-	} {
-		t.Run(name, func(t *testing.T) {
+		"one rolled back after an error": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			_, err := tx.Exec(ctx, nonsense)
+			require.Error(s, err)
+			require.NoError(s, tx.Rollback(ctx))
+			s.write(s.pgxTx(h), "kept")
+		}, []string{"kept"}},
+		"both committed after an error": {func(s *stage, h *Hold) {
+			tx := s.pgxTx(h)
+			s.write(tx, "undone")
+			_, err := tx.Exec(ctx, nonsense)
+			require.Error(s, err)
+			require.ErrorIs(s, tx.Commit(ctx), pgx.ErrTxCommitRollback)
+			btx := s.bunTx(h)
+			s.bunWrite(btx, "undone")
+			_, err = btx.ExecContext(ctx, nonsense)
+			require.Error(s, err)
+			require.ErrorIs(s, btx.Commit(), pgx.ErrTxCommitRollback)
+			s.bunWrite(s.bunTx(h), "kept")
+		}, []string{"kept"}},
+		"a context ends while one is begun": {func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			cancel()
+			tx, err := h.loan.PgxTx(&endsLater{Context: ended})
+			require.NoError(s, err)
+			_, err = tx.Exec(ended, "INSERT INTO effects VALUES ('late')")
+			require.ErrorIs(s, err, context.Canceled)
+			s.write(tx, "in time")
+			require.NoError(s, tx.Commit(ctx))
+		}, []string{"in time"}},
+		"the context in which bun's was begun ends": {func(s *stage, h *Hold) {
+			ended, cancel := context.WithCancel(ctx)
+			tx, err := h.loan.BunTx(ended)
+			require.NoError(s, err)
+			cancel()
+			s.bunWrite(tx, "kept")
+		}, []string{"kept"}},
+	}, func(t *testing.T, x row) {
+		pgtest.OverAll(t, map[string]bool{"success": true, "failure": false}, func(t *testing.T, success bool) {
 			s, h, settled := effects(t)
 			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
 			require.Zero(t, h.loan.lane.db.Stats().OpenConnections)
-			require.Equal(t, x.want, settled(true))
+			require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
+			if success {
+				require.Equal(t, x.want, settled(true))
+			} else {
+				require.Empty(t, settled(false))
+			}
 		})
-		t.Run(name+", and the attempt fails", func(t *testing.T) {
-			s, h, settled := effects(t)
-			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
-			require.Empty(t, settled(false))
-		})
+	})
+}
+
+// endsLater is a context that ends just after it was asked whether it has ended.
+type endsLater struct {
+	context.Context
+	asked bool
+}
+
+func (c *endsLater) Err() error {
+	if !c.asked {
+		c.asked = true
+		return nil
 	}
+	return c.Context.Err()
 }

@@ -13,8 +13,7 @@ func (s *stage) slot(l *Lane, calls []Call, ids ...string) *Hold {
 	s.Helper()
 	next := request(ids...)
 	next.Slot = true
-	h := s.step(l, calls, next)
-	return h
+	return s.step(l, calls, next)
 }
 
 // slots returns which of the queue's slots are free.

@@ -118,9 +118,20 @@ type stepper interface {
 // step returns what a step has claimed, or nil.
 func (s *stage) step(l stepper, calls []Call, next *Request) *Hold {
 	s.Helper()
-	h, _, err := l.Step(s.Context(), calls, next)
+	h, settled, err := l.Step(s.Context(), calls, next)
 	require.NoError(s, err)
+	require.True(s, settled)
 	return h
+}
+
+// unsettled returns the error of a step that commits nothing, and claims nothing.
+func (s *stage) unsettled(l stepper, calls []Call, next *Request) error {
+	s.Helper()
+	h, settled, err := l.Step(s.Context(), calls, next)
+	require.Error(s, err)
+	require.False(s, settled)
+	require.Nil(s, h)
+	return err
 }
 
 // found returns the attempts that a claim has found lost.
@@ -141,9 +152,7 @@ func beside(do func() error) <-chan error {
 // claim makes the lane hold the group, which must be free.
 func (s *stage) claim(l *Lane, id string) *Hold {
 	s.Helper()
-	h, settled, err := l.Step(s.Context(), nil, &Request{Key: group(id)})
-	require.NoError(s, err)
-	require.True(s, settled)
+	h := s.step(l, nil, &Request{Key: group(id)})
 	require.NotNil(s, h, "group %s cannot be claimed", id)
 	return h
 }
@@ -151,10 +160,7 @@ func (s *stage) claim(l *Lane, id string) *Hold {
 // end is the step that ends the lane's transaction.
 func (s *stage) end(l *Lane, calls ...Call) {
 	s.Helper()
-	h, settled, err := l.Step(s.Context(), calls, nil)
-	require.NoError(s, err)
-	require.True(s, settled)
-	require.Nil(s, h)
+	require.Nil(s, s.step(l, calls, nil))
 }
 
 // limit gives the queue a limit.

@@ -142,41 +142,6 @@ func script(s *stage, h *Hold) {
 	s.bunWrite(s.bunTx(h), "5 left open")
 }
 
-func TestWritesAreKeptWithSuccess(t *testing.T) {
-	s, h, settled := effects(t)
-	script(s, h)
-	require.Equal(t, []string{
-		"1 committed", "2 committed", "2 the same", "3 nested", "4 nested", "4 outer", "5 left open",
-	}, settled(true))
-}
-
-func TestWritesAreUndoneWithFailure(t *testing.T) {
-	s, h, settled := effects(t)
-	script(s, h)
-	require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
-	require.Empty(t, settled(false))
-}
-
-func TestTransactionsAreUsableAfterAnError(t *testing.T) {
-	s, h, settled := effects(t)
-	ctx := t.Context()
-
-	tx := s.pgxTx(h)
-	s.write(tx, "undone")
-	_, err := tx.Exec(ctx, nonsense)
-	require.Error(t, err)
-	require.ErrorIs(t, tx.Commit(ctx), pgx.ErrTxCommitRollback)
-
-	btx := s.bunTx(h)
-	s.bunWrite(btx, "undone")
-	_, err = btx.ExecContext(ctx, nonsense)
-	require.Error(t, err)
-	require.ErrorIs(t, btx.Commit(), pgx.ErrTxCommitRollback)
-
-	s.bunWrite(s.bunTx(h), "kept")
-	require.Equal(t, []string{"kept"}, settled(true))
-}
-
 // What else a pgx.Tx can do goes through the lane's connection too.
 func TestPgxTxDoesEverything(t *testing.T) {
 	s, h, settled := effects(t)
@@ -211,51 +176,10 @@ func TestPgxTxDoesEverything(t *testing.T) {
 	require.Equal(t, "large", pgtest.One[string](s.DB, "SELECT convert_from(lo_get($1), 'UTF8')", oid))
 }
 
-// endsLater is a context that ends just after it was asked whether it has ended.
-type endsLater struct {
-	context.Context
-	asked bool
-}
-
-func (c *endsLater) Err() error {
-	if !c.asked {
-		c.asked = true
-		return nil
-	}
-	return c.Context.Err()
-}
-
-// A context that ends while the transaction is begun ends neither the connection nor the attempt.
-func TestTransactionBegunAsItsContextEnds(t *testing.T) {
-	s, h, settled := effects(t)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	tx, err := h.loan.PgxTx(&endsLater{Context: ended})
-	require.NoError(t, err)
-	_, err = tx.Exec(ended, "INSERT INTO effects VALUES ('late')")
-	require.ErrorIs(t, err, context.Canceled)
-	s.do(tx, "INSERT INTO effects VALUES ('in time')")
-	require.NoError(t, tx.Commit(t.Context()))
-	require.Equal(t, []string{"in time"}, settled(true))
-}
-
-// A query that is refused has rows that say so, whatever they are asked.
-func TestRowsAfterTheEnd(t *testing.T) {
-	_, h, settled := effects(t)
-	tx, err := h.loan.PgxTx(t.Context())
-	require.NoError(t, err)
-	settled(true)
-	rows, err := tx.Query(t.Context(), "SELECT 1")
-	require.Error(t, err)
-	require.Empty(t, rows.FieldDescriptions())
-	require.Equal(t, err, rows.Scan())
-	require.Equal(t, err, rows.Err())
-	require.Equal(t, err, tx.QueryRow(t.Context(), "SELECT 1").Scan())
-}
-
+// Who asks late gets nothing, and a query that is refused has rows that say so, whatever they are asked.
 func TestTransactionAfterTheEnd(t *testing.T) {
 	s, h, settled := effects(t)
-	btx := s.bunTx(h)
+	tx, btx := s.pgxTx(h), s.bunTx(h)
 	settled(true)
 	_, err := h.loan.PgxTx(t.Context())
 	require.ErrorIs(t, err, ErrEnded)
@@ -264,25 +188,20 @@ func TestTransactionAfterTheEnd(t *testing.T) {
 	_, err = btx.ExecContext(t.Context(), "SELECT 1")
 	require.ErrorIs(t, err, sql.ErrTxDone)
 	require.ErrorIs(t, btx.Rollback(), sql.ErrTxDone)
-}
 
-// A context that ends rolls nothing back beside the handler's own use of the connection.
-func TestBunTxOutlivesTheContextOfItsBeginning(t *testing.T) {
-	s, h, settled := effects(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	tx, err := h.loan.BunTx(ctx)
-	require.NoError(t, err)
-	cancel()
-	s.bunWrite(tx, "kept")
-	require.Equal(t, []string{"kept"}, settled(true))
+	rows, err := tx.Query(t.Context(), "SELECT 1")
+	require.Error(t, err)
+	require.Empty(t, rows.FieldDescriptions())
+	require.Equal(t, err, rows.Scan())
+	require.Equal(t, err, rows.Err())
+	require.Equal(t, err, tx.QueryRow(t.Context(), "SELECT 1").Scan())
 }
 
 func TestTransactionsHaveTheirIsolation(t *testing.T) {
 	s, h, settled := effects(t)
-	tx := s.bunTx(h)
-	_, err := tx.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
-	_ = err // bun's savepoints ignore it
-	_, err = h.loan.lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	s.bunTx(h)
+	lane := h.loan.lane
+	_, err := lane.db.WithQueryHook(&ticket{loan: &h.loan}).BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	require.ErrorContains(t, err, "isolation level already")
 	require.Empty(t, settled(true))
 }
@@ -326,46 +245,20 @@ func TestHandlerHasThePlannersDefaults(t *testing.T) {
 	require.Equal(t, usual, planner(s.pgxTx(h)))
 }
 
-// A transaction that cannot be begun costs neither the connection nor the job.
-func TestTransactionThatCannotBegin(t *testing.T) {
-	t.Parallel()
-	for name, begin := range map[string]func(*Hold, context.Context) error{
-		"pgx": func(h *Hold, ctx context.Context) error {
-			tx, err := h.loan.PgxTx(ctx)
-			if err == nil { // it has begun before
-				_, err = tx.Exec(ctx, "SELECT 1")
-			}
-			return err
-		},
-		"bun": func(h *Hold, ctx context.Context) error {
-			tx, err := h.loan.BunTx(ctx)
-			if err == nil { // it does not begin with the context's end
-				_, err = tx.ExecContext(ctx, "SELECT 1")
-			}
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, h, settled := effects(t)
-			ended, cancel := context.WithCancel(t.Context())
-			cancel()
-			require.NoError(t, h.loan.lane.Lend(func() {
-				require.ErrorIs(t, begin(h, ended), context.Canceled)
-				s.write(s.pgxTx(h), "kept")
-			}))
-			require.Equal(t, []string{"kept"}, settled(true))
-		})
-		t.Run(name+" after an error", func(t *testing.T) {
-			s, h, settled := effects(t)
-			err := h.loan.lane.Lend(func() {
-				_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
-				require.Error(t, err)
-				require.ErrorContains(t, begin(h, t.Context()), "25P02")
-			})
-			require.ErrorContains(t, err, "did not roll it back")
-			require.False(t, h.loan.lane.Closed())
-			require.Equal(t, []string{"a", "a/1"}, s.Locked())
-			require.Empty(t, settled(false))
-		})
-	}
+// uses are ways to begin a transaction and to use it.
+var uses = map[string]func(context.Context, *Hold) error{
+	"pgx": func(ctx context.Context, h *Hold) error {
+		tx, err := h.loan.PgxTx(ctx)
+		if err == nil { // it has begun before
+			_, err = tx.Exec(ctx, "SELECT 1")
+		}
+		return err
+	},
+	"bun": func(ctx context.Context, h *Hold) error {
+		tx, err := h.loan.BunTx(ctx)
+		if err == nil { // it does not begin with the context's end
+			_, err = tx.ExecContext(ctx, "SELECT 1")
+		}
+		return err
+	},
 }

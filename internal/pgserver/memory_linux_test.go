@@ -16,9 +16,6 @@ func TestLocalIsInMemory(t *testing.T) {
 		return
 	}
 	srv := startLocal(t, nil)
-	if srv == nil {
-		return
-	}
 	require.Equal(t, dir, filepath.Dir(filepath.Dir(setting(t, srv.URL, "data_directory"))))
 }
 

@@ -61,9 +61,6 @@ func TestURLIsNeverPassedOver(t *testing.T) {
 func TestURLIsUsedAndLeftRunning(t *testing.T) {
 	t.Parallel()
 	local := startLocal(t, nil)
-	if local == nil {
-		return
-	}
 	srv, err := newStarter(nil, environment(map[string]string{EnvURL: local.URL})).start(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, sourceURL, srv.Source)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,49 +32,26 @@ func again(t *testing.T, turns *Turns, turn *Turn, ids ...int64) {
 // A floor comes into force when all have ended who were writing to the jobs after its job was finished, and a claim
 // from then has found nothing below it.
 func TestFloorComesIntoForce(t *testing.T) {
-	type answer struct {
-		writers  []string
-		prepared bool
-	}
+	const prepared = "-1/7" // as the server calls a transaction that is prepared
 	type row struct {
-		answers []answer // one before each claim
-		floor   int64    // at the last one
+		writers [][]string // before each claim
+		floor   int64      // at the last one
 	}
 	pgtest.OverAll(t, map[string]row{
-		"not asked": {make([]answer, 0), 0},
-		"at once":   {[]answer{{}, {}, {}}, 1},
-		"a short one": {[]answer{
-			{}, {[]string{"2/1"}, false}, {[]string{"2/2"}, false}, {[]string{"2/3"}, false},
-		}, 1},
-		"a long one": {[]answer{
-			{},
-			{[]string{"2/1"}, false},
-			{[]string{"3/1", "2/1"}, false},
-			{[]string{"2/1"}, false},
-			{[]string{"2/1"}, false},
-		}, 0},
-		"its end": {[]answer{
-			{},
-			{[]string{"2/1"}, false},
-			{[]string{"3/1", "2/1"}, false},
-			{[]string{"3/1"}, false},
-			{[]string{"3/1"}, false},
-		}, 1},
-		"one from before": {[]answer{
-			{[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false}, {[]string{"2/1"}, false},
-		}, 0},
-		"prepared": {[]answer{
-			{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true}, {[]string{"-1/7"}, true},
-		}, 0},
-		"prepared and gone": {[]answer{
-			{}, {[]string{"2/1"}, false}, {[]string{"-1/7"}, true}, {nil, false}, {nil, false},
-		}, 1},
+		"not asked":         {nil, 0},
+		"at once":           {[][]string{nil, nil, nil}, 1},
+		"a short one":       {[][]string{nil, {"2/1"}, {"2/2"}, {"2/3"}}, 1},
+		"a long one":        {[][]string{nil, {"2/1"}, {"3/1", "2/1"}, {"2/1"}, {"2/1"}}, 0},
+		"its end":           {[][]string{nil, {"2/1"}, {"3/1", "2/1"}, {"3/1"}, {"3/1"}}, 1},
+		"one from before":   {[][]string{{"2/1"}, {"2/1"}, {"2/1"}, {"2/1"}}, 0},
+		"prepared":          {[][]string{nil, {"2/1"}, {prepared}, {prepared}, {prepared}}, 0},
+		"prepared and gone": {[][]string{nil, {"2/1"}, {prepared}, nil, nil}, 1},
 	}, func(t *testing.T, c row) {
 		turns, turn := announced(t, group("a"), 1)
 		id := int64(1)
-		for _, a := range c.answers {
+		for _, writers := range c.writers {
 			turns.AskWriters()
-			turns.Writers(a.writers, a.prepared)
+			turns.Writers(writers, slices.Contains(writers, prepared))
 			require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
 			id++
 		}
@@ -272,14 +250,6 @@ func TestFloorsAreBounded(t *testing.T) {
 	}
 	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(3*tuning.Known - 1)}))
 	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(2 * tuning.Known)}))
-}
-
-// The first job after floors were forgotten has no floor to drop, but would set one.
-func TestFloorBelowFirstClaim(t *testing.T) {
-	turns, turn := announced(t, group("g"), 10)
-	turns.PutBack(turn.Key, 5)
-	turns.Done(turn, Outcome{Finished: 10, More: true})
-	require.Empty(t, turns.floors.marks)
 }
 
 // A server that has lost its newest commits has jobs again that were finished. A floor from before is not for

@@ -38,22 +38,7 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 			return Outcome{Finished: 1, More: len(sent) > 0}
 		}
 		for range 10 {
-			lanes.Go(func() {
-				for turn := turns.Next(ctx); turn != nil && ctx.Err() == nil; {
-					o := work(turn)
-					next, stay := turns.Swap(turn, o.More)
-					if stay && turns.Again(turn, o) {
-						continue
-					}
-					time.Sleep(time.Millisecond)
-					turns.Done(turn, o)
-					if next == nil {
-						turns.Free(turn.Queue)
-						next = turns.Next(ctx)
-					}
-					turn = next
-				}
-			})
+			lanes.Go(func() { seat(ctx, turns, work) })
 		}
 		for range most {
 			time.Sleep(gap)
@@ -65,28 +50,6 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 		}
 		stop()
 		lanes.Wait()
-	})
-}
-
-// A queue that comes back has not saved up the time that it did not use.
-func TestQueueThatComesBack(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		turns := roomyTurns()
-		turns.SetConcurrency(1)
-		turns.Offer(of("a", ready("1", "2", "3", "4", "5", "6")))
-		turn := turns.TryNext()
-		time.Sleep(time.Hour)
-		turns.Done(turn, Outcome{Finished: 1})
-		turns.Free("a")
-		turns.Offer(of("b", ready("1", "2", "3")))
-		order := ""
-		for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
-			order += turn.Queue
-			time.Sleep(time.Minute)
-			turns.Done(turn, Outcome{Finished: 1})
-			turns.Free(turn.Queue)
-		}
-		require.Equal(t, "abababaa", order)
 	})
 }
 

@@ -52,19 +52,10 @@ func nurse(t *testing.T, groups, lanes int, test func(*ward)) {
 	})
 }
 
-// lane works one job after the other as a seat does. It begins when the test lets time pass.
+// lane works one job after the other. It begins when the test lets time pass.
 func (w *ward) lane(ctx context.Context) {
 	_ = pause.For(ctx, time.Nanosecond)
-	for turn := w.Next(ctx); turn != nil && ctx.Err() == nil; {
-		o := w.work(ctx, turn)
-		next, _ := w.Swap(turn, o.More)
-		w.Done(turn, o)
-		if next == nil {
-			w.Free(turn.Queue)
-			next = w.Next(ctx)
-		}
-		turn = next
-	}
+	seat(ctx, w.Turns, func(turn *Turn) Outcome { return w.work(ctx, turn) })
 }
 
 func (w *ward) work(ctx context.Context, turn *Turn) Outcome {

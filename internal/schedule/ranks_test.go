@@ -86,14 +86,17 @@ func TestPriorityOfAGroupInLine(t *testing.T) {
 	require.Equal(t, []string{"c", "a", "b", "d"}, drained(turns))
 }
 
-// One whose worker has died goes first of its priority.
-func TestOrphanWithAPriority(t *testing.T) {
-	turns := newTurns(t)
-	turns.Offer(urgent(4, ready("a", "b")))
-	orphan := urgent(4, ready("c"))
-	orphan[0].Orphan = true
-	turns.Offer(orphan)
-	require.Equal(t, []string{"c", "a", "b"}, drained(turns))
+// A group whose worker has died goes first of its priority.
+func TestOrphansGoFirst(t *testing.T) {
+	pgtest.OverEach(t, []int{0, 4}, func(t *testing.T, priority int) {
+		turns := newTurns(t, urgent(priority, ready("a", "b", "c"))...)
+		require.Equal(t, group("a"), turns.TryNext().Key)
+		orphan := urgent(priority, ready("orphan"))
+		orphan[0].Orphan = true
+		turns.Offer(orphan)
+		turns.Offer(urgent(priority, ready("d")))
+		require.Equal(t, []string{"orphan", "b", "c", "d"}, drained(turns))
+	})
 }
 
 // Shares have their parts by time, whatever the priorities; these count inside of each.

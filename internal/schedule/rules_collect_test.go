@@ -80,130 +80,76 @@ func TestCollectPassesOverHeldGroups(t *testing.T) {
 	require.Equal(t, int64(1), s.collected())
 }
 
-// enqueuedMeanwhile steps through a collection, with a message that arrives between its two statements.
-func enqueuedMeanwhile(t *testing.T, second string) []string {
-	s := &stage{pgtest.New(t)}
+// collecting has found group a idle, in a session's transaction, in which collect may follow.
+func (s *stage) collecting() *pgtest.Session {
+	s.Helper()
 	s.Enqueue(1, "a")
 	s.Exec("DELETE FROM pgfifo.jobs")
 	c := s.Session()
 	c.Do("BEGIN")
 	c.Do(statement("collect_lock"), "", "", -time.Hour.Microseconds(), 10)
-	require.Equal(t, []string{"a"}, s.Locked())
-	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-	c.Do(second, []string{queue}, []string{"a"})
-	c.Do("COMMIT")
-	return s.groupRows()
+	require.Equal(s, []string{"a"}, s.Locked())
+	return c
 }
 
+// A message may arrive between the two statements of a collection.
 func TestCollectLooksTwice(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, []string{"a"}, enqueuedMeanwhile(t, statement("collect")))
-	recheck := "\n  AND (SELECT true FROM pgfifo.jobs j " +
-		"WHERE j.queue = g.queue AND j.group_id = g.group_id LIMIT 1) IS NULL"
-	require.Empty(t, enqueuedMeanwhile(t, pgtest.Mutate(t, statement("collect"), recheck, "")))
+	s := newStage(t)
+	c := s.collecting()
+	s.send(queue, "a")
+	c.Do(statement("collect"), []string{queue}, []string{"a"})
+	c.Do("COMMIT")
+	require.Equal(t, []string{"a"}, s.groupRows())
 }
 
-// marksLeft steps through a collection, with a job that starts between its last two statements, in a group of which
-// several may run at once: such a claim does without the group's row.
-func marksLeft(t *testing.T, rest string) int {
-	s := &stage{pgtest.New(t)}
-	s.Enqueue(1, "a")
-	s.Exec("DELETE FROM pgfifo.jobs")
-	c := s.Session()
-	c.Do("BEGIN")
-	c.Do(statement("collect_lock"), "", "", -time.Hour.Microseconds(), 10)
+// The mark of a job that has started since its group was found idle stays: it is all that tells if the worker dies. The
+// job starts between the last two statements, in a group of which several may run at once: such a claim does without
+// the group's row.
+func TestCollectLeavesMarks(t *testing.T) {
+	s := newStage(t)
+	c := s.collecting()
 	c.Do(statement("collect"), []string{queue}, []string{"a"})
 	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) VALUES ($1, 1, false, 2)",
 		queue)
 	s.Exec(statement("ensure_shared"), []string{queue}, []string{"a"})
-	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
+	s.send(queue, "a")
 	l := s.lane()
 	h := s.step(l, nil, &lease.Request{Key: group("a"), Shared: true})
 	require.NotNil(t, h)
 	require.NoError(t, l.Mark(t.Context(), []*lease.Held{&h.Held}))
-	c.Do(rest, []string{queue}, []string{"a"})
+	c.Do(statement("collect_rest"), []string{queue}, []string{"a"})
 	c.Do("COMMIT")
 	require.Empty(t, s.groupRows())
-	return pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks")
-}
-
-// The mark of a job that has started since its group was found idle stays: it is all that tells if the worker dies.
-func TestCollectLeavesMarks(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, 1, marksLeft(t, statement("collect_rest")))
-	recheck := "\n      AND (SELECT true FROM pgfifo.jobs j " +
-		"WHERE j.queue = m.queue AND j.group_id = m.group_id AND j.id = m.id) IS NULL"
-	require.Zero(t, marksLeft(t, pgtest.Mutate(t, statement("collect_rest"), recheck, "")))
-}
-
-// In one statement, hence one snapshot, the recheck would not see the message.
-func TestCollectInOneStatementLooksOnce(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	s.Exec("DELETE FROM pgfifo.jobs")
-	gate, c := s.Session(), s.Session()
-	gate.Do("SELECT pg_advisory_lock(1)")
-	done := c.Start("WITH pass AS MATERIALIZED (SELECT pg_advisory_lock(1) IS NULL AS never) " +
-		"DELETE FROM pgfifo.queue_groups g USING pass WHERE NOT pass.never AND NOT EXISTS " +
-		"(SELECT FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id)")
-	s.Until(func() bool { return s.Blocked(c.PgConn().PID()) })
-	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-	gate.Do("SELECT pg_advisory_unlock(1)")
-	require.NoError(t, <-done)
-	require.Empty(t, s.groupRows())
+	require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.attempt_marks"))
 }
 
 // A group that had no jobs when the collector began, and whose worker has died when it comes there, keeps the evidence.
 func TestCollectLeavesEvidence(t *testing.T) {
-	t.Parallel()
-	lost := func(sql string) bool {
-		s := &stage{pgtest.New(t)}
-		s.Enqueue(1, "a", "b")
-		l := s.lane()
-		s.end(l, succeed(s.claim(l, "a"))...)
-		s.end(l, succeed(s.claim(l, "b"))...)
-		gate, c := s.Session(), s.Session()
-		gate.Do("SELECT pg_advisory_lock(1)")
-		c.Do("BEGIN")
-		gated := pgtest.Mutate(t, sql, "WHERE (g.queue",
-			"WHERE (SELECT pg_advisory_lock(1) IS NOT NULL)\n  AND (g.queue")
-		done := c.Start(gated, "", "", -time.Hour.Microseconds(), 10)
-		s.Until(func() bool { return s.Blocked(c.PgConn().PID()) })
-		s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'a', '')", queue)
-		s.claim(l, "a")
-		s.Terminate(l.Conn().PgConn().PID())
-		gate.Do("SELECT pg_advisory_unlock(1)")
-		require.NoError(t, <-done)
-		look := "SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE"
-		require.True(t, s.Session().Waits(look), "it is collected")
-		c.Do("COMMIT")
-		heir := s.lane()
-		s.claim(heir, "a")
-		lost, err := heir.Lost(t.Context())
-		require.NoError(t, err)
-		return len(lost) > 0
-	}
-	require.True(t, lost(statement("collect_lock")))
-	trusting := pgtest.Mutate(t, statement("collect_lock"), "THEN false -- it is newer", "THEN true -- it is newer")
-	require.False(t, lost(trusting))
-}
-
-// A job whose group has no row cannot be claimed. Looking for work makes the row.
-func TestScoutMakesMissingRows(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
-	s.Exec("DELETE FROM pgfifo.queue_groups")
 	l := s.lane()
-	require.Nil(t, s.step(l, nil, &lease.Request{Key: group("a")}))
-	s.end(l)
-
-	turns := s.walked()
-	require.Equal(t, []string{"a", "b"}, s.groupRows())
-	for range 2 {
-		h := s.step(l, nil, turns.TryNext().Request())
-		require.NotNil(t, h)
-		s.end(l, succeed(h)...)
-	}
+	s.end(l, succeed(s.claim(l, "a"))...)
+	s.end(l, succeed(s.claim(l, "b"))...)
+	gate, c := s.Session(), s.Session()
+	gate.Do("SELECT pg_advisory_lock(1)")
+	c.Do("BEGIN")
+	gated := pgtest.Mutate(t, statement("collect_lock"), "WHERE (g.queue",
+		"WHERE (SELECT pg_advisory_lock(1) IS NOT NULL)\n  AND (g.queue")
+	done := c.Start(gated, "", "", -time.Hour.Microseconds(), 10)
+	s.Until(func() bool { return s.Blocked(c.PgConn().PID()) })
+	s.send(queue, "a")
+	s.claim(l, "a")
+	s.Terminate(l.Conn().PgConn().PID())
+	gate.Do("SELECT pg_advisory_unlock(1)")
+	require.NoError(t, <-done)
+	look := "SELECT FROM pgfifo.queue_groups WHERE group_id = 'b' FOR UPDATE"
+	require.True(t, s.Session().Waits(look), "it is collected")
+	c.Do("COMMIT")
+	heir := s.lane()
+	s.claim(heir, "a")
+	lost, err := heir.Lost(t.Context())
+	require.NoError(t, err)
+	require.Len(t, lost, 1)
 }
 
 // Collectors, producers and workers go at the same few groups. Every job is done in the end.
@@ -307,13 +253,10 @@ func TestFenceAfterCollection(t *testing.T) {
 	require.Greater(t, s.fence(l, s.claim(l, "a")), first)
 }
 
-func TestUpsertWaits(t *testing.T) {
+// What makes the row of a group that somebody holds does not wait.
+func TestEnsureDoesNotWait(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a")
 	s.claim(s.lane(), "a")
-	const insert = "INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ($1, 'a') ON CONFLICT "
-	c := s.Session()
-	require.False(t, c.Waits(insert+"DO NOTHING", queue))
-	require.False(t, c.Waits(statement("ensure"), []string{queue}, []string{"a"}))
-	require.True(t, c.Waits(insert+"(queue, group_id) DO UPDATE SET created_at = statement_timestamp()", queue))
+	require.False(t, s.Session().Waits(statement("ensure"), []string{queue}, []string{"a"}))
 }

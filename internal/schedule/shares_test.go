@@ -59,33 +59,13 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 	var lanes sync.WaitGroup
 	for range s.n {
 		lanes.Go(func() {
-			for turn := s.turns.Next(ctx); turn != nil; {
-				all := append([]*Turn{turn}, turn.with...)
-				for _, u := range all {
-					time.Sleep(s.takes[u.share])
-					s.mu.Lock()
-					s.done[u.share] += s.takes[u.share]
-					s.mu.Unlock()
-				}
-				o := func(u *Turn) Outcome { return Outcome{Finished: 1, More: true, NoCompany: s.alone[u.share]} }
-				var next *Turn
-				if ctx.Err() == nil {
-					var stay bool
-					next, stay = s.turns.Swap(turn, true)
-					if next == nil && stay && len(all) == 1 && s.turns.Again(turn, o(turn)) {
-						continue
-					}
-				}
-				if next == nil {
-					s.turns.Free(turn.Queue)
-				}
-				for _, u := range all {
-					s.turns.Done(u, o(u))
-				}
-				if turn = next; next == nil && ctx.Err() == nil {
-					turn = s.turns.Next(ctx)
-				}
-			}
+			seat(ctx, s.turns, func(u *Turn) Outcome {
+				time.Sleep(s.takes[u.share])
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.done[u.share] += s.takes[u.share]
+				return Outcome{Finished: 1, More: true, NoCompany: s.alone[u.share]}
+			})
 		})
 	}
 	lanes.Wait()
@@ -94,6 +74,34 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 		all += d
 	}
 	return float64(s.done[tenant]) / float64(all)
+}
+
+// seat works one turn after the other, with its company, until the context ends.
+func seat(ctx context.Context, turns *Turns, work func(*Turn) Outcome) {
+	for turn := turns.Next(ctx); turn != nil; {
+		all := append([]*Turn{turn}, turn.with...)
+		var outcomes []Outcome
+		for _, u := range all {
+			outcomes = append(outcomes, work(u))
+		}
+		var next *Turn
+		if ctx.Err() == nil {
+			var stay bool
+			next, stay = turns.Swap(turn, outcomes[0].More)
+			if next == nil && stay && len(all) == 1 && turns.Again(turn, outcomes[0]) {
+				continue
+			}
+		}
+		if next == nil {
+			turns.Free(turn.Queue)
+		}
+		for i, u := range all {
+			turns.Done(u, outcomes[i])
+		}
+		if turn = next; next == nil && ctx.Err() == nil {
+			turn = turns.Next(ctx)
+		}
+	}
 }
 
 // shared returns Turns of a queue whose groups belong to tenants.
@@ -163,20 +171,22 @@ func TestShareThatComesBack(t *testing.T) {
 	})
 }
 
-// Nor has a queue that kept one lane of many busy.
+// Nor has a queue.
 func TestQueueThatKeptALaneBusy(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		turns := NewTurns(1000)
-		turns.SetConcurrency(4)
-		turns.Offer(of("a", groupsOf("many", 900)))
-		turns.Offer(of("b", groupsOf("few", 1)))
-		takes := map[string]time.Duration{"many": time.Second, "few": time.Second}
-		s := &shift{turns: turns, n: 4, takes: takes}
-		time.AfterFunc(time.Hour, func() {
-			turns.Offer(of("b", groupsOf("few", 50)))
-			s.begin()
+	pgtest.OverAll(t, map[string]int{"idle": 0, "one lane": 1}, func(t *testing.T, busy int) {
+		bubble(t, func(t *testing.T) {
+			turns := NewTurns(1000)
+			turns.SetConcurrency(4)
+			turns.Offer(of("a", groupsOf("many", 900)))
+			turns.Offer(of("b", groupsOf("few", busy)))
+			takes := map[string]time.Duration{"many": time.Second, "few": time.Second}
+			s := &shift{turns: turns, n: 4, takes: takes}
+			time.AfterFunc(time.Hour, func() {
+				turns.Offer(of("b", groupsOf("few", 50)))
+				s.begin()
+			})
+			require.InDelta(t, 0.5, s.run(t, "few", time.Hour+time.Minute), 0.05)
 		})
-		require.InDelta(t, 0.5, s.run(t, "few", time.Hour+time.Minute), 0.05)
 	})
 }
 

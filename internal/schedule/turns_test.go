@@ -227,16 +227,6 @@ func TestTurnsParkSoMany(t *testing.T) {
 	require.Equal(t, maxParked, turns.due.Len())
 }
 
-func TestOrphansGoFirst(t *testing.T) {
-	turns := newTurns(t, ready("a", "b", "c")...)
-	require.Equal(t, group("a"), turns.TryNext().Key)
-	orphan := ready("orphan")
-	orphan[0].Orphan = true
-	turns.Offer(orphan)
-	turns.Offer(ready("d"))
-	require.Equal(t, []string{"orphan", "b", "c", "d"}, drained(turns))
-}
-
 func TestTurnsThatOthersHold(t *testing.T) {
 	turns := newTurns(t)
 	cs := ready("a", "b", "c", "mine", "missed")
@@ -297,47 +287,6 @@ func TestAnnounceBeyondTheLimit(t *testing.T) {
 	require.Zero(t, turns.View().Room)
 	require.Equal(t, []string{"a", "b"}, drained(turns))
 	require.True(t, woken(turns), "there is more than the line could hold")
-}
-
-func TestFloors(t *testing.T) {
-	turns := newTurns(t)
-	id := int64(0)
-	next := func() int64 {
-		t.Helper()
-		trust(turns)
-		turn := turns.TryNext()
-		require.NotNil(t, turn)
-		last := turn.floor.id
-		id++
-		turns.Done(turn, Outcome{Finished: id, More: true})
-		return last
-	}
-	raised := func() {
-		t.Helper()
-		for want := id + 1; next() != want; {
-			require.Less(t, id, want+10)
-		}
-	}
-	turns.Offer(ready("a"))
-	raised()
-	turns.Announce(group("a"), id+1)
-	require.Positive(t, next())
-	turns.PutBack(group("a"), 1)
-	require.Zero(t, next(), "a lower id was announced")
-	raised()
-	turns.LookBegins()
-	turns.Offer([]Candidate{{Key: group("a"), ID: 1}})
-	require.Zero(t, next(), "a lower id was found")
-	raised()
-
-	// A miss above the floor: one look without it.
-	turn := turns.TryNext()
-	require.Positive(t, turn.floor.id)
-	turns.Done(turn, Outcome{Missed: true})
-	turn = turns.TryNext()
-	require.Zero(t, turn.floor.id)
-	turns.Done(turn, Outcome{Missed: true})
-	require.Nil(t, turns.TryNext())
 }
 
 // A lower id that appears while a lane works the group must not be hidden by the floor that its job leaves behind.

@@ -55,21 +55,6 @@ func TestWalkReachesEveryGroup(t *testing.T) {
 	require.False(t, scout.midway())
 }
 
-// A line shorter than the groups are many: those behind are found as it runs low, and none twice before.
-func TestWalkGoesOnWhenTheLineRunsLow(t *testing.T) {
-	s := newStage(t)
-	const n = 100
-	s.Crowd(n)
-	turns := s.scouting(16, time.Hour, queue)
-	seen := make(map[string]bool)
-	for range n {
-		turn := s.next(turns)
-		require.False(t, seen[turn.GroupID], turn.GroupID)
-		seen[turn.GroupID] = true
-		require.True(t, s.finish(turns, turn))
-	}
-}
-
 // With more groups than the line holds, and lanes that are always busy, one walk follows the other: none waits for
 // Poll.
 func TestWalksFollowEachOtherWhileGroupsWaitOutside(t *testing.T) {

@@ -81,7 +81,7 @@ var effects = []Mutant{
 		in(savepointFile, "context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)",
 			"context.WithTimeout(ctx, l.lane.silent)")),
 	plant("rollback-that-failed-forgotten", "what a handler could not roll back is committed",
-		test("internal/lease", "TestRollbackBesideOpenRows"),
+		test("internal/lease", "TestRollbackThatCannotBe"),
 		in(savepointFile, "		l.spilt = fmt.Errorf", "		_ = fmt.Errorf")),
 	plant("savepoint-by-hand-overlooked",
 		"a transaction goes on although it began behind a savepoint of bun's, or of the handler's, that is gone "+
