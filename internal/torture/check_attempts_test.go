@@ -66,8 +66,7 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "error", "retried").done(0, 10, 1, 1)
 		}},
 		"a dead letter has more attempts than ran": {"I6", func(b *book) {
-			b.dead[0].attempts,
-				b.dead[0].failures = 2, 2
+			b.dead[0].attempts, b.dead[0].failures = 2, 2
 		}},
 		"a dead letter has no history":                        {"I6", func(b *book) { b.dead[0].failures = 0 }},
 		"a poison job has three lives":                        {"", func(b *book) { b.poison(3) }},

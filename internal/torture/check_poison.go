@@ -43,7 +43,7 @@ func (c *checker) checkPatience(deaths []*turn) {
 		if again {
 			once++
 		}
-		for _, b := range c.aliveAtDeath(t.died) {
+		for _, b := range c.aliveAt(t.died - 1) {
 			if b.proc != t.proc || b.job == t.job || b.start < t.start-int64(poisonWait) {
 				continue // one that takes long
 			}

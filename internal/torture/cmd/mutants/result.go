@@ -99,7 +99,7 @@ func (r *result) try(ctx context.Context, g *gate, dir, program string) {
 	}
 	for _, v := range rep.Violations {
 		if len(r.by) > 0 && v.Invariant == r.by[0] {
-			r.first = v.First
+			r.first = v.Texts[0]
 			r.jobs += v.JobsUntil
 			return
 		}
