@@ -44,7 +44,6 @@ type checker struct {
 	everywhere []window
 	frozen     map[int32][]window
 	deaf       map[int32][]window // what is sent is lost
-	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
 	trouble    []window           // some group was in
 	unstaffed  []window           // there was no worker
@@ -76,7 +75,7 @@ func check(h *history) *checker {
 		sent: make(map[int64]*enqueue), twin: make(map[*enqueue]*enqueue),
 		windows: make(map[int32][]window), frozen: make(map[int32][]window),
 		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
-		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
+		head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
 		unmarked: make(map[int32][]int64), of: make(map[kind][]*event),
 		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
 	}

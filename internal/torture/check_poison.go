@@ -15,7 +15,7 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 		if t.outcome != "snoozed" { // while what it needs was down
 			ran++
 		}
-		if c.exits[[2]int64{int64(t.proc), t.job}] {
+		if t.exits {
 			deaths = append(deaths, t)
 		}
 	}

@@ -70,7 +70,7 @@ func (c *checker) checkRelease() {
 		}
 	}
 	for _, t := range c.turns {
-		if c.exits[[2]int64{int64(t.proc), t.job}] {
+		if t.exits {
 			c.released("exit", t.died, t.died, t)
 		}
 	}

@@ -33,6 +33,7 @@ type turn struct {
 	do      string // what its handler was to do
 	word    string // how its handler ended
 	outcome string // what became of it
+	exits   bool   // it has ended its process
 	queue   string
 	group   int32
 	attempt int32
@@ -96,6 +97,8 @@ func (c *checker) readTurns() {
 			t.lost = e.at
 		case evTold:
 			t.told = e.at
+		case evExit:
+			t.exits = true
 		case evSettled:
 			// A second one is of a claim whose handler did not begin.
 			if !strings.HasPrefix(e.word, "found-") && t.settled == forever {
@@ -163,7 +166,6 @@ func (c *checker) readDeaths() {
 	}
 	for _, e := range c.of[evExit] {
 		c.deaths[e.proc] = min(c.deaths[e.proc], e.at)
-		c.exits[[2]int64{int64(e.proc), e.job}] = true
 	}
 	for _, m := range c.marks {
 		if i, ok := c.index[m.proc]; ok && (m.what == faultKill || m.what == "dead") {
