@@ -56,7 +56,7 @@ const (
 	exclusive                   // it takes the server, or all workers, down: nothing that lasts goes on meanwhile
 	undaunted                   // it goes on meanwhile all the same
 	another                     // it takes another worker process
-	freezing                    // it stops a process
+	freezing                    // it stops a process, which takes another one, too
 	proxied                     // it is done to those behind the proxy
 	sessions                    // it is done to queues with Settings.SessionLease
 )
@@ -66,33 +66,26 @@ func (k *Kind) is(t trait) bool { return k.traits&t != 0 }
 // Kinds are all faults that there are.
 var Kinds = []*Kind{
 	{"kills", faultKill, toOne(anyone, injectKill), another, "SIGKILLs of worker processes"},
-	{"stops", faultStop, toOne(stoppable, injectStop), slow | another | freezing,
-		"SIGSTOPs of workers, longer than any timeout"},
+	{"stops", faultStop, toOne(stoppable, injectStop), slow | freezing, "SIGSTOPs of workers, longer than any timeout"},
 	{"terminates", faultTerminate, injectTerminate, 0, "sessions of workers and producers, ended"},
 	{"severs", faultSever, injectSever, another | sessions, "sessions that hold groups of workers, ended"},
 	{"leases", faultLease, injectLease, light | sessions, "changes of the lease of a queue"},
 	{"restarts", faultRestart, injectRestart, exclusive, "immediate shutdowns of the server, and its restart"},
 	{"crashes", faultCrash, injectCrash, exclusive, "SIGKILLs of a server process: it ends all sessions and recovers"},
-	{"partitions", faultPartition, injectPartition, slow | proxied,
-		"times that two worker processes are cut off for as long"},
+	{"partitions", faultPartition, injectPartition, slow | proxied, "times that two workers are cut off for as long"},
 	{"lost-commits", faultLose, injectLose, proxied, "COMMITs whose answer is lost"},
 	{"resets", faultReset, injectReset, proxied, "resets of all connections of two worker processes"},
-	{"latency", faultLatency, injectLatency, slow | light | undaunted | proxied,
-		"spells of slow connections of two workers"},
-	{"holds", faultHold, toOne(anyone, injectHold), slow | another,
-		"handlers slower than any timeout, with nothing wrong"},
-	{"sweeps", faultSweep, injectSweep, slow | another | freezing,
-		"SIGSTOPs of worker processes in the middle of a sweep"},
-	{"reads", faultRead, toOne(anyone, injectRead), slow | another,
-		"handlers that keep rows open for longer than that"},
+	{"latency", faultLatency, injectLatency, slow | light | undaunted | proxied, "spells of slow connections"},
+	{"holds", faultHold, toOne(anyone, injectHold), slow | another, "handlers slower than any timeout"},
+	{"sweeps", faultSweep, injectSweep, slow | freezing, "SIGSTOPs of workers in the middle of a sweep"},
+	{"reads", faultRead, toOne(anyone, injectRead), slow | another, "handlers that keep rows open for as long"},
 	{"operators", faultOperator, injectOperator, 0, "locks, deletions and purges of an operator that are rolled back"},
 	{"clashes", faultClash, injectClash, slow | light, "jobs that cannot be given up: a dead letter is in the way"},
 	{"vacuums", faultVacuum, injectVacuum, exclusive, "SIGKILLs of all workers, with VACUUM and CHECKPOINT behind"},
 	{"notices", faultNotices, injectNotices, slow | light, "spells in which the server's queue of notices is full"},
 	{"stubborn", faultStubborn, injectStubborn, 0, "handlers that never end; in a soak, late"},
 	{"outages", faultOutage, injectOutage, slow | light | undaunted, "spells in which handlers say Unavailable"},
-	{"bounces", faultBounce, toOne(anyone, injectBounce), another,
-		"workers that stop, and start again in their process"},
+	{"bounces", faultBounce, toOne(anyone, injectBounce), another, "workers that start again in their process"},
 }
 
 // plan returns all faults of the run, in the order in which they are to be injected.
@@ -144,7 +137,7 @@ func arrange(faults []*Kind) {
 // impossible returns why a kind of fault cannot be injected here, or "".
 func (r *run) impossible(f *Kind) string {
 	switch {
-	case f.is(another) && r.cfg.Processes < 2:
+	case f.is(another|freezing) && r.cfg.Processes < 2:
 		return "there must be another worker process"
 	case f.is(proxied) && r.wayOf(0) != byProxy:
 		return "it takes three worker processes"
