@@ -103,11 +103,11 @@ func (r *run) open(ctx context.Context) (err error) {
 	if clockRemark != "" {
 		r.leave("clock", clockRemark)
 	}
-	if r.net, err = netfault.NewNet(); err != nil {
+	if network, err := netfault.NewNet(); err != nil {
 		r.leave("partitions of a network namespace", err.Error())
-		r.net = nil
 	} else {
-		r.later(func() { _ = r.net.Close() })
+		r.net = network
+		r.later(func() { _ = network.Close() })
 	}
 	if err := r.openServer(ctx); err != nil {
 		return err
@@ -164,7 +164,6 @@ func (r *run) openServer(ctx context.Context) (err error) {
 	if r.net != nil && r.srv.Source != "local" {
 		r.leave("partitions of a network namespace",
 			fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
-		_ = r.net.Close()
 		r.net = nil
 	}
 	if err := r.shortenNotices(ctx); err != nil {
