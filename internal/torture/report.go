@@ -102,16 +102,11 @@ func (rep *Report) write(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "report.txt"), []byte(rep.String()), 0o600); err != nil {
 		return err
 	}
-	return rep.WriteJSON(filepath.Join(dir, "report.json"))
-}
-
-// WriteJSON writes the report to a file.
-func (rep *Report) WriteJSON(path string) error {
 	text, err := json.MarshalIndent(rep, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o600)
+	return os.WriteFile(filepath.Join(dir, "report.json"), append(text, '\n'), 0o600)
 }
 
 // String is the report for people.
