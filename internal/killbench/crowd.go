@@ -2,11 +2,9 @@ package killbench
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
@@ -51,9 +49,7 @@ func (b *bench) crowd(ctx context.Context, cfg CrowdConfig) error {
 	if err := b.employ(ctx, cfg, cfg.Jobs); err != nil {
 		return err
 	}
-	victim := b.procs[0]
-	orphans, err := b.occupy(ctx, cfg)
-	if err != nil {
+	if err := b.hold(ctx, cfg.Queue, cfg.Jobs); err != nil {
 		return err
 	}
 	for range cfg.Survivors {
@@ -64,32 +60,6 @@ func (b *bench) crowd(ctx context.Context, cfg CrowdConfig) error {
 	if err := pause.For(ctx, 500*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
 		return err
 	}
+	victim, orphans := b.victim() // the only one that has any
 	return b.orphan(ctx, victim, orphans)
-}
-
-// occupy has the only process run jobs, which it returns.
-func (b *bench) occupy(ctx context.Context, cfg CrowdConfig) (orphans map[int64]bool, err error) {
-	var msgs []fifo.Message
-	for range cfg.Jobs {
-		b.count++
-		msgs = append(msgs, fifo.Message{Queue: cfg.Queue, GroupID: fmt.Sprint(b.count)})
-	}
-	receipts, err := b.client.Enqueue(ctx, msgs...)
-	if err != nil {
-		return nil, err
-	}
-	orphans = make(map[int64]bool, len(receipts))
-	for _, r := range receipts {
-		orphans[r.ID] = true
-	}
-	for begun := 0; begun < len(orphans); {
-		s, err := b.next(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("only %d of %d jobs run: %w", begun, len(orphans), err)
-		}
-		if orphans[s.job] {
-			begun++
-		}
-	}
-	return orphans, nil
 }

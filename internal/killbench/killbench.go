@@ -112,7 +112,7 @@ const patience = 30 * time.Second
 func (b *bench) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
 	defer cancel()
-	if err := b.hold(ctx); err != nil {
+	if err := b.hold(ctx, heldQueue, b.cfg.Lanes); err != nil {
 		return err
 	}
 	// A job has been running for a while when its worker dies, and not in step with anybody's polls.
@@ -149,20 +149,20 @@ func (b *bench) orphan(ctx context.Context, victim *process, orphans map[int64]b
 	return nil
 }
 
-// hold enqueues jobs, a group each, until enough of them run.
-func (b *bench) hold(ctx context.Context) error {
+// hold enqueues jobs, a group each, until so many run.
+func (b *bench) hold(ctx context.Context, queue string, jobs int) error {
 	var msgs []fifo.Message
-	for range b.cfg.Lanes - len(b.holder) {
+	for range jobs - len(b.holder) {
 		b.count++
-		msgs = append(msgs, fifo.Message{Queue: heldQueue, GroupID: fmt.Sprint(b.count)})
+		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint(b.count)})
 	}
 	if _, err := b.client.Enqueue(ctx, msgs...); err != nil {
 		return err
 	}
-	for len(b.holder) < b.cfg.Lanes {
+	for len(b.holder) < jobs {
 		s, err := b.next(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("only %d of %d jobs run: %w", len(b.holder), jobs, err)
 		}
 		b.holder[s.job] = s.proc
 	}

@@ -1,9 +1,11 @@
 package netfault
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -13,7 +15,6 @@ type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
 	server *net.TCPConn
-	talk   *conversation
 	done   chan struct{} // closed by reset
 
 	mu      sync.Mutex
@@ -37,11 +38,14 @@ const (
 	rst        // a fault
 )
 
-// queued bounds how many chunks may be under way; who reads too fast waits.
-const queued = 1024
+const (
+	readAtOnce = 32 << 10
+	// queued bounds how many chunks may be under way; who reads too fast waits.
+	queued = 1024
+)
 
 func newLink(p *Proxy, client, server *net.TCPConn) *link {
-	return &link{proxy: p, client: client, server: server, talk: newConversation(&p.plot), done: make(chan struct{})}
+	return &link{proxy: p, client: client, server: server, done: make(chan struct{})}
 }
 
 // run forwards both ways until both have ended.
@@ -56,28 +60,59 @@ func (l *link) run() {
 	l.close(func(conn *net.TCPConn) { _ = conn.Close() })
 }
 
+var errGivenUp = errors.New("netfault: somebody has given up")
+
 func (l *link) read(dir Direction, queue chan<- chunk) {
 	defer close(queue)
-	send := func(bytes []byte, end end) bool {
+	send := func(bytes []byte, end end) error {
 		select {
 		case queue <- chunk{time.Now().Add(time.Duration(l.proxy.latency.Load())), bytes, end}:
-			return end == goesOn
+			if end == goesOn {
+				return nil
+			}
 		case <-l.done:
-			return false
 		}
+		return errGivenUp
 	}
 	var err error
+	from := l.server
 	if dir == ToServer {
-		err = l.talk.readClient(l.client, send)
-	} else {
-		err = l.talk.readServer(l.server, send)
+		from = l.client
+		err = l.start(send)
+	}
+	for buffer := make([]byte, readAtOnce); err == nil; {
+		var n int
+		if n, err = from.Read(buffer); err != nil {
+			break
+		}
+		bytes, end := slices.Clone(buffer[:n]), goesOn
+		if dir == ToClient {
+			bytes, end = l.proxy.lose(bytes)
+		}
+		err = send(bytes, end)
 	}
 	switch {
-	case err == nil: // somebody has given up
+	case errors.Is(err, errGivenUp):
 	case errors.Is(err, io.EOF):
-		send(nil, fin)
+		_ = send(nil, fin)
 	default:
-		send(nil, rst)
+		_ = send(nil, rst)
+	}
+}
+
+// start passes on how a client begins: a length and a code. Encryption it refuses, through which nobody could read.
+func (l *link) start(send func([]byte, end) error) error {
+	const sslRequest, gssEncRequest = 80877103, 80877104
+	for begin := make([]byte, 8); ; {
+		if _, err := io.ReadFull(l.client, begin); err != nil {
+			return err
+		}
+		if code := binary.BigEndian.Uint32(begin[4:]); code != sslRequest && code != gssEncRequest {
+			return send(begin, goesOn)
+		}
+		if _, err := l.client.Write([]byte{'N'}); err != nil {
+			return err
+		}
 	}
 }
 

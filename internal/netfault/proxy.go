@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// A Proxy forwards connections to a PostgreSQL server, until told to do otherwise. It reads the protocol, so it speaks
-// plain TCP only (sslmode=disable) and refuses encryption; passwords pass through. Its methods are safe for concurrent
-// use.
+// A Proxy forwards connections to a PostgreSQL server, until told to do otherwise. It reads what the server answers, so
+// it speaks plain TCP only (sslmode=disable) and refuses encryption; passwords pass through. Its methods are safe for
+// concurrent use.
 type Proxy struct {
 	target   string
 	listener *net.TCPListener
 	latency  atomic.Int64
 	drops    [2]atomic.Bool
-	plot     plot
+	commits  loss
+	replies  loss
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -54,35 +55,43 @@ func (p *Proxy) Reset() int {
 }
 
 // Drop swallows what goes in one direction, the end of a connection included, while all sockets stay open. Switched
-// off, it resets the connections that have lost something, and returns how many: they could not make sense of what
-// comes next.
-func (p *Proxy) Drop(dir Direction, on bool) int {
+// off, it resets the connections that have lost something: they could not make sense of what comes next.
+func (p *Proxy) Drop(dir Direction, on bool) {
 	p.drops[dir].Store(on)
-	n := 0
-	if !on {
-		for _, l := range p.current() {
-			if l.isDamaged(dir) && l.reset() {
-				n++
-			}
+	if on {
+		return
+	}
+	for _, l := range p.current() {
+		if l.isDamaged(dir) {
+			l.reset()
 		}
 	}
-	return n
 }
 
 // LoseCommits has the answers to the next n COMMITs lost, of any connection, COMMIT AND CHAIN included: the server has
 // committed, and the client's connection is reset before it hears of it. A COMMIT that the server answers with
 // ROLLBACK, or with an error, is not one. What was not lost of an earlier call is forgotten.
-func (p *Proxy) LoseCommits(n int) { p.plot.loseCommits(n) }
+func (p *Proxy) LoseCommits(n int) { p.commits.begin(n, aCommit) }
 
 // LostCommits returns how many answers LoseCommits has lost so far.
-func (p *Proxy) LostCommits() int { return int(p.plot.lostCommits.Load()) }
+func (p *Proxy) LostCommits() int { return p.commits.count() }
 
-// LoseReplies is LoseCommits for statements that commit by themselves: the next n whose text contains the given one, if
-// they succeed, and not in an open transaction. Nothing of the answer arrives, no rows either.
-func (p *Proxy) LoseReplies(n int, text string) { p.plot.loseReplies(n, text) }
+// LoseReplies is LoseCommits for statements that commit by themselves: the next n in whose answers a pattern is found,
+// in a row or in a tag. In an open transaction they are answered. Nothing of the answer arrives, no rows either.
+func (p *Proxy) LoseReplies(n int, pattern string) { p.replies.begin(n, fmt.Sprintf(aReply, pattern)) }
 
 // LostReplies returns how many answers LoseReplies has lost so far.
-func (p *Proxy) LostReplies() int { return int(p.plot.lostReplies.Load()) }
+func (p *Proxy) LostReplies() int { return p.replies.count() }
+
+// lose returns what arrives of what the server says, and what becomes of the connection then.
+func (p *Proxy) lose(said []byte) (arrives []byte, then end) {
+	for _, l := range []*loss{&p.commits, &p.replies} {
+		if arrives, lost := l.take(said); lost {
+			return arrives, rst
+		}
+	}
+	return said, goesOn
+}
 
 // Close resets all connections and takes no more.
 func (p *Proxy) Close() error {

@@ -32,9 +32,8 @@ func (c *checker) account(b breach) []string {
 			last = e.at // they are in order
 		}
 		procs[e.proc] = true
-		told = append(told,
-			line{e.at, fmt.Sprintf("%s: %v of job %d attempt %d of %s/%s %s", c.name(e.proc), e.kind, e.job,
-				e.attempt, queueOf(e.group, c.batches), groupID(e.group), detail(e))})
+		told = append(told, line{e.at, fmt.Sprintf("%s: %v of job %d attempt %d of %s/%s: %d %s",
+			c.name(e.proc), e.kind, e.job, e.attempt, queueOf(e.group), groupID(e.group), e.arg, e.word)})
 	}
 	for _, s := range c.enqueues {
 		if slices.Contains(b.jobs, s.id) && s.id != 0 {
@@ -44,18 +43,8 @@ func (c *checker) account(b breach) []string {
 	}
 	for _, m := range c.marks {
 		proc, known := c.index[m.proc]
-		if m.at >= first-int64(serverSilence) && m.at <= last+int64(serverSilence) && (!known ||
-			procs[proc]) {
+		if m.at >= first-int64(serverSilence) && m.at <= last+int64(serverSilence) && (!known || procs[proc]) {
 			told = append(told, line{m.at, fmt.Sprintf("harness: %s %s %d %s", m.what, m.proc, m.pid, m.note)})
-		}
-	}
-	for i := range c.effects {
-		if e := &c.effects[i]; slices.Contains(b.jobs, e.job) {
-			told = append(told, line{
-				forever,
-				fmt.Sprintf("in the end: effect of job %d by attempt %d, place %d of its group", e.job,
-					e.attempt, e.place),
-			})
 		}
 	}
 	if len(told) > 0 && first == forever { // no handler ran
@@ -75,25 +64,4 @@ func (c *checker) account(b breach) []string {
 		list = append(list, when+"  "+l.text)
 	}
 	return list
-}
-
-// detail is what an event's arg and word mean.
-func detail(e *event) string {
-	switch e.kind {
-	case evStart:
-		return fmt.Sprintf("(message %d)", e.arg)
-	case evMark:
-		return fmt.Sprintf("(by transaction %d)", e.arg)
-	case evTx:
-		return fmt.Sprintf("(session %d)", e.arg)
-	case evFence:
-		return fmt.Sprintf("(token %d)", e.arg)
-	case evWrite:
-		return fmt.Sprintf("(token %d, %s)", e.arg, e.word)
-	case evSpawn:
-		return fmt.Sprintf("(job %s)", e.word)
-	case evEnd, evAmiss, evSettled:
-		return "(" + e.word + ")"
-	}
-	return ""
 }

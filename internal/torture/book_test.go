@@ -22,7 +22,7 @@ const ms = int64(time.Millisecond)
 // newBook returns a history of two workers and a few jobs in which nothing is wrong.
 func newBook() *book {
 	b := &book{history: &history{
-		procs: []string{"w1", "w2", "w3", "w4"}, batches: true,
+		procs:     []string{"w1", "w2", "w3", "w4"},
 		serverLog: serverLog{logged: true},
 	}, now: 1000}
 	b.chains = make(map[int32]chain)
@@ -33,7 +33,7 @@ func newBook() *book {
 	b.run(1, 2, 0, 1, "error", "retried").run(0, 2, 0, 2, "ok", "succeeded").effect(0, 1, 1).effect(0, 2, 2)
 	for _, id := range []int64{3, 4} { // with tokens
 		b.starts(0, id, 0, 1).event(0, evTx, 0, id, 1, 70, "-")
-		b.event(0, evFence, 0, id, 1, 100+id, "-").write("w1", 0, id, 1, 100+id, true)
+		b.event(0, evFence, 0, id, 1, 100+id, "-").write(0, id, 1, 100+id, true)
 		b.event(0, evWrite, 0, id, 1, 100+id, "accepted").comes(0, id, 0, 1, "ok", "succeeded")
 	}
 	return b.run(1, 6, 0, 1, "error on purpose", "buried").bury(0, 6, 1)
@@ -113,16 +113,15 @@ func (b *book) effect(group int32, job int64, attempt int32) *book {
 
 func (b *book) bury(group int32, job int64, attempts int32) *book {
 	b.dead = append(b.dead, deadLetter{
-		id: job, msg: job, group: group, queue: queueOf(group, true),
+		id: job, msg: job, group: group, queue: queueOf(group),
 		attempts: attempts, failures: attempts, do: doLetter,
 	})
 	return b
 }
 
-func (b *book) write(proc string, group int32, job int64, attempt int32, token int64, accepted bool) *book {
+func (b *book) write(group int32, job int64, attempt int32, token int64, accepted bool) *book {
 	b.writes = append(b.writes, sinkWrite{
-		at: b.now * ms, proc: proc, group: group, job: job, attempt: attempt,
-		token: token, accepted: accepted,
+		at: b.now * ms, group: group, job: job, attempt: attempt, token: token, accepted: accepted,
 	})
 	return b.later(1)
 }

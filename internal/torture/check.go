@@ -35,6 +35,7 @@ type checker struct {
 	byJob      map[int64][]*turn
 	byHolder   map[int64][]*turn // those of which one at most may be under way
 	effectOf   map[int64]*effect // by job, the first
+	done       map[int64][]int64 // by message, the jobs of it that are done or dead letters
 	sent       map[int64]*enqueue
 	twin       map[*enqueue]*enqueue // with the same DedupID
 	deaths     []int64               // by process
@@ -43,7 +44,6 @@ type checker struct {
 	everywhere []window
 	frozen     map[int32][]window
 	deaf       map[int32][]window // what is sent is lost
-	exits      map[[2]int64]bool  // processes, and the jobs that ended them
 	down       []window           // the server was
 	trouble    []window           // some group was in
 	unstaffed  []window           // there was no worker
@@ -52,8 +52,11 @@ type checker struct {
 	firsts     map[*turn]bool     // the first turns of each process
 	unmarked   map[int32][]int64  // by process: when an attempt could not be marked
 	slow       []window           // the server did not answer at once
-	gone       []window           // down, slow and unstaffed, joined; see away
-	joined     int                // how many those were
+	gone       []window           // down, slow and unstaffed, joined
+
+	of     map[kind][]*event
+	eaters []int64  // when something may have taken a claim before its handler began
+	causes []window // when something was done that ends sessions
 
 	uncounted map[int64]int // by job: lost attempts that were not counted, as may be
 
@@ -68,13 +71,17 @@ type checker struct {
 func check(h *history) *checker {
 	c := &checker{
 		history: h, byGroup: make(map[int32][]*turn), byJob: make(map[int64][]*turn),
-		byHolder: make(map[int64][]*turn), effectOf: make(map[int64]*effect),
+		byHolder: make(map[int64][]*turn), effectOf: make(map[int64]*effect), done: make(map[int64][]int64),
 		sent: make(map[int64]*enqueue), twin: make(map[*enqueue]*enqueue),
 		windows: make(map[int32][]window), frozen: make(map[int32][]window),
 		deaf: make(map[int32][]window), uncounted: make(map[int64]int),
-		exits: make(map[[2]int64]bool), head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
-		unmarked: make(map[int32][]int64),
-		checked:  make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
+		head: make(map[*turn]*turn), firsts: make(map[*turn]bool),
+		unmarked: make(map[int32][]int64), of: make(map[kind][]*event),
+		checked: make(map[string]int), counts: make(map[string]int), latency: make(map[string][]int64),
+	}
+	for i := range h.events {
+		e := &h.events[i]
+		c.of[e.kind] = append(c.of[e.kind], e)
 	}
 	c.readDeaths()
 	c.readTurns()
@@ -84,11 +91,9 @@ func check(h *history) *checker {
 	for i := range h.enqueues {
 		c.sent[h.enqueues[i].n] = &h.enqueues[i]
 	}
-	for i := range h.effects {
-		if e := &h.effects[i]; c.effectOf[e.job] == nil {
-			c.effectOf[e.job] = e
-		}
-	}
+	c.readDone()
+	c.readEaters()
+	c.readCauses()
 	c.breaches = append(c.breaches, h.breaches...)
 	c.checkLoss()
 	c.checkEffects()

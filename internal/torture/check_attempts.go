@@ -13,7 +13,6 @@ const posthumous = int64(2 * time.Second)
 // the same if it was given back. It is higher by no more than there were faults that may have taken a claim before its
 // handler began. It may be the same after a lost attempt only where mayBeMissed says so.
 func (c *checker) checkAttempts() {
-	between := c.faults()
 	lost, raced := 0, make(map[lostSession]*turn)
 	charged := make(map[*turn][]int64) // by the head of a batch that died: others that were charged
 	for job, turns := range c.byJob {
@@ -36,7 +35,7 @@ func (c *checker) checkAttempts() {
 			if uncounted || missed != "" {
 				least = 0
 			}
-			most := least + between(before.start, t.start)
+			most := least + c.eaten(before.start, t.start)
 			if least == 0 {
 				most++
 			}
@@ -63,11 +62,11 @@ func (c *checker) checkAttempts() {
 	}
 	c.checkMissed(lost, raced)
 	c.checkCharged(charged)
-	c.checkDead(between)
+	c.checkDead()
 }
 
 // checkDead: I6, a dead letter has the attempts that were made, and was to be one.
-func (c *checker) checkDead(between func(from, to int64) int32) {
+func (c *checker) checkDead() {
 	for _, d := range c.dead {
 		if c.clashed(d.msg) {
 			continue
@@ -78,7 +77,7 @@ func (c *checker) checkDead(between func(from, to int64) int32) {
 		if len(turns) > 0 {
 			last = *turns[len(turns)-1]
 		}
-		if d.attempts < last.attempt || d.attempts > last.attempt+between(last.start, forever-1) {
+		if d.attempts < last.attempt || d.attempts > last.attempt+c.eaten(last.start, forever-1) {
 			c.broken("I6", last.start, d.group, []int64{d.id},
 				"dead letter %d has %d attempts; the last that ran was %d", d.id, d.attempts, last.attempt)
 		}
@@ -86,7 +85,7 @@ func (c *checker) checkDead(between func(from, to int64) int32) {
 			c.broken("I6", last.start, d.group, []int64{d.id}, "dead letter %d has %d attempts and %d failures",
 				d.id, d.attempts, d.failures)
 		}
-		if poison := d.do == doExit || d.do == doKill; d.do != doLetter && (!poison || d.attempts != lives) {
+		if d.do != doLetter && (d.do != doKill || d.attempts != lives) {
 			c.broken("I6", last.start, d.group, []int64{d.id},
 				"job %d is a dead letter after %d attempts, and was not to be one", d.id, d.attempts)
 		}
@@ -100,19 +99,17 @@ func (c *checker) clashed(msg int64) bool {
 	return e != nil && e.how == howClash
 }
 
-// faults returns a function that counts what may have taken a claim between two times before its handler began.
-func (c *checker) faults() func(from, to int64) int32 {
-	eaters := c.eaters()
-	return func(from, to int64) int32 {
-		i, _ := slices.BinarySearch(eaters, from-posthumous)
-		j, _ := slices.BinarySearch(eaters, to+1)
-		return int32(j - i)
-	}
+// eaten counts what may have taken a claim between two times before its handler began.
+func (c *checker) eaten(from, to int64) int32 {
+	i, _ := slices.BinarySearch(c.eaters, from-posthumous)
+	j, _ := slices.BinarySearch(c.eaters, to+1)
+	return int32(j - i)
 }
 
-// eaters returns when something happened that may have taken a claim before its handler began, in order. A handler that
-// returns while a statement is under way takes the other groups of its batch along.
-func (c *checker) eaters() (at []int64) {
+// readEaters finds when something happened that may have taken a claim before its handler began, in order. A handler
+// that returns while a statement is under way takes the other groups of its batch along.
+func (c *checker) readEaters() {
+	var at []int64
 	for _, t := range c.turns {
 		if t.do == doInFlight && t.end != forever && acrossGroups(t.queue) {
 			at = append(at, t.end)
@@ -130,22 +127,21 @@ func (c *checker) eaters() (at []int64) {
 			}
 		}
 	}
-	for i := range c.events {
-		switch e := &c.events[i]; e.kind {
-		case evLost, evStall, evExit:
+	for _, e := range slices.Concat(c.of[evLost], c.of[evStall], c.of[evExit]) {
+		at = append(at, e.at)
+	}
+	for _, e := range c.of[evTrouble] {
+		if !strings.Contains(e.word, "trouble with a group") { // that is refused, and nothing is lost
 			at = append(at, e.at)
-		case evTrouble:
-			if !strings.Contains(e.word, "trouble with a group") { // that is refused, and nothing is lost
-				at = append(at, e.at)
-			}
-		case evSettled:
-			if turns := c.byJob[e.job]; e.word == "unknown" && (len(turns) == 0 || !c.clashed(turns[0].msg)) {
-				at = append(at, e.at)
-			}
+		}
+	}
+	for _, e := range c.of[evSettled] {
+		if turns := c.byJob[e.job]; e.word == "unknown" && (len(turns) == 0 || !c.clashed(turns[0].msg)) {
+			at = append(at, e.at)
 		}
 	}
 	slices.Sort(at)
-	return at
+	c.eaters = at
 }
 
 // serverWent reports whether the server went down between the two times, or was down.

@@ -66,15 +66,20 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.send(10, 10, 1, resOK).run(0, 10, 1, 1, "error", "retried").done(0, 10, 1, 1)
 		}},
 		"a dead letter has more attempts than ran": {"I6", func(b *book) {
-			b.dead[0].attempts,
-				b.dead[0].failures = 2, 2
+			b.dead[0].attempts, b.dead[0].failures = 2, 2
 		}},
-		"a dead letter has no history":                        {"I6", func(b *book) { b.dead[0].failures = 0 }},
-		"a poison job has three lives":                        {"", func(b *book) { b.poison(3) }},
-		"a poison job has four lives":                         {"I6", func(b *book) { b.poison(4) }},
-		"a poison job has five lives":                         {"I6", func(b *book) { b.poison(5) }},
-		"a job that kills is tried again at once":             {"I6", func(b *book) { b.poisonSoon(1, 20) }},
-		"a job that kills again is tried again at once":       {"I6", func(b *book) { b.poisonSoon(2, 20) }},
+		"a dead letter has no history":                  {"I6", func(b *book) { b.dead[0].failures = 0 }},
+		"a poison job has three lives":                  {"", func(b *book) { b.poison(3) }},
+		"a poison job has four lives":                   {"I6", func(b *book) { b.poison(4) }},
+		"a poison job has five lives":                   {"I6", func(b *book) { b.poison(5) }},
+		"a job that kills is tried again at once":       {"I6", func(b *book) { b.poisonSoon(1, 20) }},
+		"a job that kills again is tried again at once": {"I6", func(b *book) { b.poisonSoon(2, 20) }},
+		"a job was lost before in the process that it kills": {"", func(b *book) {
+			b.send(10, 10, 1, resOK).starts(2, 10, 1, 1).mark(faultReset, "w3", 0).event(2, evLost, 1, 10, 1, 0, "-")
+			b.ends(2, 10, 1, 1, "error", "unknown").exit(2, 10, 1, 2).later(poisonWait.Milliseconds())
+			b.exit(3, 10, 1, 3).bury(1, 10, lives)
+			b.dead[len(b.dead)-1].do = doKill
+		}},
 		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
 		"the same, and the first time that job was behind the head of a batch": {"", func(b *book) {
 			b.behindPoison()

@@ -10,12 +10,9 @@ import (
 // statement was under way, or the machine was too busy for one. And what became of each attempt is known to a worker
 // that has stopped as it was told.
 func (c *checker) checkCauses() {
-	causes := c.causes()
 	stopped := make(map[int32]bool)
-	for i := range c.events {
-		if e := &c.events[i]; e.kind == evDown {
-			stopped[e.proc] = true
-		}
+	for _, e := range c.of[evDown] {
+		stopped[e.proc] = true
 	}
 	var first *turn
 	lost := 0
@@ -37,7 +34,7 @@ func (c *checker) checkCauses() {
 			c.broken("I6", t.start, t.group, []int64{t.job},
 				"the handler of job %d attempt %d has given it back, and the attempt is counted", t.job, t.attempt)
 		}
-		if t.outcome != "unknown" && t.lost == forever || c.caused(t, causes) {
+		if t.outcome != "unknown" && t.lost == forever || c.caused(t) {
 			continue
 		}
 		if lost++; first == nil {
@@ -55,25 +52,26 @@ func (c *checker) checkCauses() {
 
 // caused reports whether something explains the loss of an attempt. It may have been done before its handler began: the
 // claim is older, and that of a batch older still.
-func (c *checker) caused(t *turn, causes []window) bool {
+func (c *checker) caused(t *turn) bool {
 	const before = int64(freeze)
-	return c.causedIn(t, causes, t.start-before, min(t.settled, t.lost))
+	return c.causedIn(t, t.start-before, min(t.settled, t.lost), "")
 }
 
-// causedIn reports whether something that ends an attempt's session was done between the two times.
-func (c *checker) causedIn(t *turn, causes []window, from, until int64) bool {
+// causedIn reports whether something that ends an attempt's session was done between the two times, but for one cause.
+func (c *checker) causedIn(t *turn, from, until int64, but string) bool {
 	overlaps, own := func(w window) bool { return w.from <= until && from <= w.until }, c.own(t)
 	return slices.ContainsFunc(c.down, overlaps) || slices.ContainsFunc(c.frozen[t.proc], overlaps) ||
-		slices.ContainsFunc(causes, func(w window) bool {
-			return overlaps(w) && (w.proc < 0 || w.proc == t.proc) && (w.pid == 0 || own == 0 || w.pid == own)
+		slices.ContainsFunc(c.causes, func(w window) bool {
+			return w.why != but && overlaps(w) &&
+				(w.proc < 0 || w.proc == t.proc) && (w.pid == 0 || own == 0 || w.pid == own)
 		})
 }
 
 // openRows is why a session may be lost whose handler leaves more unread than heartbeats read ahead.
 const openRows = "rows that are open"
 
-// causes returns when something was done that ends sessions.
-func (c *checker) causes() []window {
+// readCauses finds when something was done that ends sessions.
+func (c *checker) readCauses() {
 	list := slices.Clone(c.slow)
 	for _, t := range c.turns {
 		if t.rows != forever && t.bytes > readAhead && min(t.read, t.over())-t.rows > unread {
@@ -111,7 +109,7 @@ func (c *checker) causes() []window {
 			}
 		}
 	}
-	return list
+	c.causes = list
 }
 
 // ends are the marks that end those that last.

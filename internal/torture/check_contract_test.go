@@ -10,10 +10,10 @@ import (
 func TestBrokenContractHistories(t *testing.T) {
 	t.Parallel()
 	judge(t, map[string]flaw{
-		"as many jobs at once as a limit says":   {"", func(b *book) { b.atOnce(limit) }},
-		"one job more at once than a limit says": {"I13", func(b *book) { b.atOnce(limit + 1) }},
+		"as many jobs at once as a limit says":   {"", func(b *book) { b.atOnce(limit, 5) }},
+		"one job more at once than a limit says": {"I13", func(b *book) { b.atOnce(limit+1, 5) }},
 		"one more, and the session of another was ended": {"", func(b *book) {
-			b.mark(faultTerminate, "w1", 70).atOnce(limit + 1)
+			b.mark(faultTerminate, "w1", 70).atOnce(limit+1, 5)
 			for i := range b.events {
 				if e := &b.events[i]; e.job == 30 && e.kind == evSettled {
 					e.word = "unknown"
@@ -21,7 +21,7 @@ func TestBrokenContractHistories(t *testing.T) {
 			}
 			b.effects = b.effects[:len(b.effects)-limit-1]
 			for job := int64(31); job <= 30+limit; job++ {
-				b.effect(int32(job-30)*10+5, job, 1)
+				b.effect(int32(job-30)*20+5, job, 1)
 			}
 			b.done(1, 30, 5, 2)
 		}},
@@ -68,16 +68,16 @@ func TestBrokenContractHistories(t *testing.T) {
 	})
 }
 
-// atOnce has so many jobs of the limited queue under way at once, each of a group of its own.
-func (b *book) atOnce(n int) {
+// atOnce has so many jobs of the queue of a group under way at once, each of a group of its own.
+func (b *book) atOnce(n, group int32) {
 	for i := range n {
-		b.send(int64(30+i), int64(30+i), int32(10*i+5), resOK)
+		b.send(int64(30+i), int64(30+i), group+20*i, resOK)
 	}
 	for i := range n {
-		b.starts(0, int64(30+i), int32(10*i+5), 1)
+		b.starts(0, int64(30+i), group+20*i, 1)
 	}
 	for i := range n {
-		b.comes(0, int64(30+i), int32(10*i+5), 1, "ok", "succeeded")
+		b.comes(0, int64(30+i), group+20*i, 1, "ok", "succeeded")
 	}
 }
 

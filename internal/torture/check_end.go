@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -103,13 +104,11 @@ func (c *checker) checkEnd() {
 		}
 	}
 	ended := make(map[string]bool) // as they were told, or as their jobs are
-	for i := range c.events {
-		switch ev := &c.events[i]; ev.kind {
-		case evExit, evDown:
-			ended[c.name(ev.proc)] = true
-		case evAmiss:
-			c.broken("I9", ev.at, ev.group, []int64{ev.job}, "the session that works job %d %s", ev.job, ev.word)
-		}
+	for _, ev := range slices.Concat(c.of[evExit], c.of[evDown]) {
+		ended[c.name(ev.proc)] = true
+	}
+	for _, ev := range c.of[evAmiss] {
+		c.broken("I9", ev.at, ev.group, []int64{ev.job}, "the session that works job %d %s", ev.job, ev.word)
 	}
 	for _, m := range c.marks {
 		switch m.what {
@@ -124,24 +123,39 @@ func (c *checker) checkEnd() {
 	}
 }
 
-// asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to. All others are the library's
-// doing.
-var asked = map[string]string{
-	"22012":     "handlers divide by zero on purpose",
-	"57P01":     "sessions are terminated",
-	"57P02":     "a server process was killed",
-	"57P03":     "the server starts or stops",
-	"23505":     "a dead letter is in the way of another one",
-	noticesFull: "there is no room for a notice",
-	"57014":     "a statement was cancelled when its context ended, or has settled jobs for too long",
-	"55P03":     "another worker has the group of a claim or a record, or somebody a job of a batch, or of a group",
-	"22P02":     "a newer message has replaced a job behind the head of a batch",
-	"42704":     "a producer commits again what it has prepared, if it does not know",
-	"25P03":     "the session of a frozen worker was ended",
-	"57P05":     "the session of a frozen worker that held its groups was ended",
-	"08006":     "the connection was reset",
-	"08003":     "the connection was reset",
-	"08P01":     "the connection was reset in the middle of a message",
+// Statements, by how their texts begin.
+var (
+	// settling are those that settle jobs of several groups together. They wait for a second at most, whoever has a row
+	// locked, or if the machine is busy: a group that takes longer is settled by itself.
+	settling = []string{
+		"Locks the rows of groups that a session has, to settle",
+		"Ends jobs that succeeded, of groups that a session has",
+	}
+	// ofBatch are those that have found jobs of a batch otherwise than they were, or have waited for who changes them.
+	ofBatch = []string{"Ends jobs of a batch", "Makes sure that the failed jobs"}
+)
+
+// asked are the SQLSTATEs that the faults, or the handlers on purpose, give rise to, with the texts of which the error
+// and its statement have one; nil: any. All others are the library's doing.
+var asked = map[string][]string{
+	"22012":     nil,                                               // handlers divide by zero on purpose
+	"57P01":     nil,                                               // sessions are terminated
+	"57P02":     nil,                                               // a server process was killed
+	"57P03":     nil,                                               // the server starts or stops
+	"23505":     {"dead_letters_pkey"},                             // a dead letter is in the way of another one
+	noticesFull: nil,                                               // there is no room for a notice
+	"57014":     slices.Concat(settling, []string{"user request"}), // a statement was cancelled when its context ended
+	// Another worker has the group of a claim or a record, or somebody a job of a batch, or of a group.
+	"55P03": slices.Concat(settling, ofBatch, []string{
+		"Locks a group's row to record", "Locks the rows of groups that a session is to have",
+	}),
+	"22P02": ofBatch,             // a newer message has replaced a job behind the head of a batch
+	"42704": {"COMMIT PREPARED"}, // a producer commits again what it has prepared, if it does not know
+	"25P03": nil,                 // the session of a frozen worker was ended
+	"57P05": nil,                 // the session of a frozen worker that held its groups was ended
+	"08006": nil,                 // the connection was reset
+	"08003": nil,                 // the connection was reset
+	"08P01": nil,                 // the connection was reset in the middle of a message
 }
 
 // checkServerLog: I11, the server's log has no error of our sessions that nobody asked for.
@@ -155,27 +169,10 @@ func (c *checker) checkServerLog() {
 		}
 		c.did("I11", 1)
 		c.count("server errors "+e.state, 1)
-		if asked[e.state] == "" ||
-			e.state == "57014" && !strings.Contains(e.text, "user request") && !settles(e.text) ||
-			e.state == "23505" && !strings.Contains(e.text, "dead_letters_pkey") ||
-			e.state == "55P03" && !strings.Contains(e.text, "Locks a group's row to record") && !ofBatch(e.text) &&
-				!settles(e.text) && !strings.Contains(e.text, "Locks the rows of groups that a session is to have") ||
-			e.state == "22P02" && !ofBatch(e.text) ||
-			e.state == "42704" && !strings.Contains(e.text, "COMMIT PREPARED") {
+		texts, known := asked[e.state]
+		has := func(text string) bool { return strings.Contains(e.text, text) }
+		if !known || texts != nil && !slices.ContainsFunc(texts, has) {
 			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
 		}
 	}
-}
-
-// settles reports whether a statement settles jobs of several groups together. It waits for a second at most, whoever
-// has a row locked, or if the machine is busy: a group that takes longer is settled by itself.
-func settles(text string) bool {
-	return strings.Contains(text, "Locks the rows of groups that a session has, to settle") ||
-		strings.Contains(text, "Ends jobs that succeeded, of groups that a session has")
-}
-
-// ofBatch reports whether a statement has found jobs of a batch otherwise than they were, or has waited for who changes
-// them.
-func ofBatch(text string) bool {
-	return strings.Contains(text, "Ends jobs of a batch") || strings.Contains(text, "Makes sure that the failed jobs")
 }

@@ -4,6 +4,11 @@ import (
 	"testing"
 )
 
+// refused has the server's log tell of an error.
+func (b *book) refused(state, text string) {
+	b.serverErrors = append(b.serverErrors, serverError{"w1", state, text})
+}
+
 // What faults hit, who holds what, and how all ends: I7 to I11.
 func TestBrokenEndHistories(t *testing.T) {
 	t.Parallel()
@@ -52,31 +57,18 @@ func TestBrokenEndHistories(t *testing.T) {
 		"sessions are left":                    {"I9", func(b *book) { b.end.Sessions = 1 }},
 		"a worker ends by itself":              {"I9", func(b *book) { b.mark("dead", "w1", 0) }},
 		"a job's session listens": {"I9", func(b *book) {
-			b.alone(func() {
-				b.event(0, evAmiss, 1,
-					10, 1, 0, "listens to pgfifo")
-			})
+			b.alone(func() { b.event(0, evAmiss, 1, 10, 1, 0, "listens to pgfifo") })
 		}},
 		"an enqueue waits for the holder":         {"I10", func(b *book) { b.probe(2500) }},
 		"an enqueue does not wait for the holder": {"", func(b *book) { b.probe(20) }},
-		"a deadlock": {"I11", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{"w1", "40P01", "ERROR: deadlock detected"})
-		}},
-		"an error on purpose": {"", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{"w1", "22012", "ERROR: division by zero"})
-		}},
+		"a deadlock":          {"I11", func(b *book) { b.refused("40P01", "ERROR: deadlock detected") }},
+		"an error on purpose": {"", func(b *book) { b.refused("22012", "ERROR: division by zero") }},
 		"a statement runs into a timeout of the server": {"I11", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{
-				who: "w1", state: "57014",
-				text: "canceling statement due to statement timeout",
-			})
+			b.refused("57014", "canceling statement due to statement timeout")
 		}},
 		"a settlement of several groups takes too long": {"", func(b *book) {
-			b.serverErrors = append(b.serverErrors, serverError{
-				who: "w1", state: "57014",
-				text: "canceling statement due to statement timeout in: -- Ends jobs that succeeded, of groups that " +
-					"a session has, and lets",
-			})
+			b.refused("57014", "canceling statement due to statement timeout in: -- Ends jobs that succeeded, "+
+				"of groups that a session has, and lets")
 		}},
 		"a COMMIT fails because there is no room for its notice": {"I10", func(b *book) {
 			b.send(10, 0, 1, resFailed)

@@ -101,8 +101,8 @@ func TestBrokenKeptHistories(t *testing.T) {
 			b.mark(faultKill, "w4", 0)
 			b.marks[len(b.marks)-1].at -= 6000 * ms
 		}},
-		"more at once than the queue's limit":        {"I13", func(b *book) { b.keptAtOnce(limit + 1) }},
-		"as many at once as the queue's limit":       {"", func(b *book) { b.keptAtOnce(limit) }},
+		"more at once than the queue's limit":        {"I13", func(b *book) { b.atOnce(limit+1, 12) }},
+		"as many at once as the queue's limit":       {"", func(b *book) { b.atOnce(limit, 12) }},
 		"a session has a group and does not work it": {"I8", func(b *book) { b.keptBy("w1") }},
 		"a session that is dead has a group":         {"I8", func(b *book) { b.keptBy("nobody") }},
 		"a session has a group and works it": {"", func(b *book) {
@@ -111,17 +111,4 @@ func TestBrokenKeptHistories(t *testing.T) {
 		}},
 		"a group is a session's at the end": {"I8", func(b *book) { b.end.Kept = 1 }},
 	})
-}
-
-// keptAtOnce has so many jobs of queueKeptLimited under way at once.
-func (b *book) keptAtOnce(n int64) {
-	for i := range n {
-		b.send(10+i, 10+i, int32(12+20*i), resOK)
-	}
-	for i := range n {
-		b.starts(0, 10+i, int32(12+20*i), 1)
-	}
-	for i := range n {
-		b.comes(0, 10+i, int32(12+20*i), 1, "ok", "succeeded")
-	}
 }

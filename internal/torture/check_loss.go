@@ -1,34 +1,18 @@
 package torture
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // checkLoss: I1, every message whose enqueue returned is done or a dead letter, exactly one job of it; one whose
 // outcome is unknown at most one. I2: one that was rolled back never ran.
 func (c *checker) checkLoss() {
-	jobs := make(map[int64]map[int64]bool) // by message
-	note := func(msg, job int64) {
-		if jobs[msg] == nil {
-			jobs[msg] = make(map[int64]bool)
-		}
-		jobs[msg][job] = true
-	}
-	for _, e := range c.effects {
-		note(e.msg, e.job)
-	}
-	for _, d := range c.dead {
-		note(d.msg, d.id)
-	}
-	left := make(map[int64]bool)
-	for _, id := range c.left {
-		left[id] = true
-	}
 	ran := make(map[int64]*turn)
 	for _, t := range c.turns {
 		if ran[t.msg] == nil {
 			ran[t.msg] = t
 		}
-	}
-	for _, t := range c.turns {
 		if e := c.sent[t.msg]; e != nil && e.group != t.group {
 			c.broken("I1", t.start, t.group, []int64{t.job},
 				"job %d ran in another group than that of message %d, %d", t.job, e.n, e.group)
@@ -36,17 +20,17 @@ func (c *checker) checkLoss() {
 	}
 	for i := range c.enqueues {
 		e := &c.enqueues[i]
-		there := jobs[e.n]
+		there := c.done[e.n]
 		switch e.result {
 		case resOK:
 			c.did("I1", 1)
 			other := c.replacedBy(e)
 			switch {
-			case other != nil && jobs[other.n][e.id]: // it is that one's job
-			case len(there) == 0 && !left[e.id]:
+			case other != nil && slices.Contains(c.done[other.n], e.id): // it is that one's job
+			case len(there) == 0 && !slices.Contains(c.left, e.id):
 				c.broken("I1", forever, e.group, []int64{e.id},
 					"job %d, message %d (%s), is gone without an effect", e.id, e.n, e.how)
-			case len(there) > 0 && !there[e.id]:
+			case len(there) > 0 && !slices.Contains(there, e.id):
 				c.broken("I1", forever, e.group, []int64{e.id}, "message %d was enqueued as job %d and done as %v",
 					e.n, e.id, there)
 			}
@@ -108,10 +92,8 @@ func (c *checker) checkEffects() {
 	c.did("I5", 1)
 	for _, s := range c.strays {
 		at := int64(forever)
-		for _, t := range c.byJob[s.job] {
-			if t.attempt == s.attempt {
-				at = t.end
-			}
+		if t := c.turnOf(s.job, s.attempt); t != nil {
+			at = t.end
 		}
 		c.broken("I5", at, s.group, []int64{s.job},
 			"attempt %d of job %d had failed, and what it wrote then is there: by %s", s.attempt, s.job, s.how)
@@ -131,10 +113,8 @@ func (c *checker) checkEffects() {
 
 // startOf returns when the attempt began that made an effect.
 func (c *checker) startOf(e *effect) int64 {
-	for _, t := range c.byJob[e.job] {
-		if t.attempt == e.attempt {
-			return t.start
-		}
+	if t := c.turnOf(e.job, e.attempt); t != nil {
+		return t.start
 	}
 	return forever
 }
@@ -143,28 +123,20 @@ func (c *checker) startOf(e *effect) int64 {
 // as the job that the committed attempt enqueued.
 func (c *checker) checkSpawned() {
 	there := make(map[int64]int64) // by number, the job
-	exists := func(msg, job int64, group int32) {
+	for msg, jobs := range c.done {
 		if msg < children || msg >= probes {
-			return
+			continue
 		}
-		if other, ok := there[msg]; ok && other != job {
-			c.broken("I5", forever, group, []int64{other, job}, "jobs %d and %d were both spawned as message %d",
-				other, job, msg)
+		if there[msg] = jobs[0]; len(jobs) > 1 {
+			c.broken("I5", forever, -1, jobs, "jobs %d were all spawned as message %d", jobs, msg)
 		}
-		there[msg] = job
-	}
-	for _, e := range c.effects {
-		exists(e.msg, e.job, e.group)
-	}
-	for _, d := range c.dead {
-		exists(d.msg, d.id, d.group)
 	}
 	done := make(map[int64]string) // by number of the child: the id that the committed attempt of the parent knows
 	for _, t := range c.turns {
 		if t.child == 0 {
 			continue
 		}
-		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt && e.msg == t.msg && t.word == "ok" {
+		if e := c.effectBy(t); e != nil && e.msg == t.msg && t.word == "ok" {
 			done[t.child] = t.childID
 		} else if done[t.child] == "" {
 			done[t.child] = "none"

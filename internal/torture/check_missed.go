@@ -109,7 +109,7 @@ func (c *checker) sessionEnded(lost, next *turn) bool {
 
 // touched reports whether an operator had jobs of a group locked at some time between the two.
 func (c *checker) touched(group int32, from, until int64) bool {
-	name := " of " + queueOf(group, c.batches) + "/" + groupID(group) + " "
+	name := " of " + queueOf(group) + "/" + groupID(group) + " "
 	return slices.ContainsFunc(c.marks, func(m mark) bool {
 		return m.what == faultOperator && from <= m.at && m.at <= until+int64(time.Second) &&
 			strings.Contains(m.note+" ", name)
@@ -188,8 +188,8 @@ func (c *checker) readBatches() {
 			c.firsts[t] = true
 		}
 	}
-	for i := range c.events {
-		if e := &c.events[i]; e.kind == evTrouble && strings.Contains(e.word, "attempt not marked") {
+	for _, e := range c.of[evTrouble] {
+		if strings.Contains(e.word, "attempt not marked") {
 			c.unmarked[e.proc] = append(c.unmarked[e.proc], e.at)
 		}
 	}

@@ -16,19 +16,16 @@ const claimWithin = int64(8 * time.Second)
 // checkCommits: I4, each group's hash chain is that of its effects in their order, and that is the order of ids, but
 // for jobs that were committed late. Where several jobs of a group may run, effects have no order.
 func (c *checker) checkCommits() {
-	for from := 0; from < len(c.effects); {
-		group := c.effects[from].group
-		to := from
-		for to < len(c.effects) && c.effects[to].group == group {
-			to++
-		}
-		if queueOf(group, c.batches) == queueSeveral {
-			from = to
+	groups := make(map[int32][]effect)
+	for _, e := range c.effects {
+		groups[e.group] = append(groups[e.group], e)
+	}
+	for group, list := range groups {
+		if queueOf(group) == queueSeveral {
 			continue
 		}
-		c.checkChain(group, c.effects[from:to])
+		c.checkChain(group, list)
 		highest := 0 // where
-		list := c.effects[from:to]
 		for i := range list {
 			c.did("I4", 1)
 			if list[i].job >= list[highest].job {
@@ -37,12 +34,11 @@ func (c *checker) checkCommits() {
 			}
 			for j := range i {
 				if list[j].job > list[i].job {
-					c.overtaken(group, c.effectTurn(&list[j]), list[j].job, list[i].job, list[j].msg,
+					c.overtaken(group, c.turnOf(list[j].job, list[j].attempt), list[j].job, list[i].job, list[j].msg,
 						list[i].msg, "was committed")
 				}
 			}
 		}
-		from = to
 	}
 }
 
@@ -63,16 +59,6 @@ func (c *checker) checkChain(group int32, effects []effect) {
 		c.broken("I4", forever, group, nil, "the chain has %d links, which are not the %d effects", chain.length,
 			len(effects))
 	}
-}
-
-func (c *checker) effectTurn(e *effect) *turn {
-	var found *turn
-	for _, t := range c.byJob[e.job] {
-		if t.attempt == e.attempt {
-			found = t
-		}
-	}
-	return found
 }
 
 // checkStarts: I4, handlers of a group start in the order of ids, but for jobs that were committed late. See
@@ -176,7 +162,7 @@ func (c *checker) enqueued(msg int64) (e enqueue) {
 			if e.invoke == 0 {
 				e.invoke = t.start
 			}
-			if eff := c.effectOf[t.job]; eff != nil && eff.attempt == t.attempt {
+			if c.effectBy(t) != nil {
 				e.invoke, e.back = t.start, t.settled
 			}
 		}

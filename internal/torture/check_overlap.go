@@ -16,16 +16,10 @@ const late = int64(200 * time.Millisecond)
 // became of the one that had lost the job is not recorded.
 func (c *checker) checkOverlap() {
 	for _, turns := range c.byHolder {
-		var open []*turn
 		told := make(map[*turn]string)
-		for _, b := range turns {
+		beside(turns, func(b *turn, open []*turn) {
 			c.did("I3", 1)
-			still := open[:0]
 			for _, a := range open {
-				if !a.alive(b.start) {
-					continue
-				}
-				still = append(still, a)
 				switch why := c.mayOverlap(a, b); {
 				case why != "":
 					if told[a] != why {
@@ -41,8 +35,17 @@ func (c *checker) checkOverlap() {
 						b.job, b.attempt, c.name(b.proc), a.job, a.attempt, c.name(a.proc))
 				}
 			}
-			open = append(still, b)
-		}
+		})
+	}
+}
+
+// beside calls f with each of the turns, and those before it that are under way when it begins.
+func beside(turns []*turn, f func(b *turn, open []*turn)) {
+	var open []*turn
+	for _, b := range turns {
+		open = slices.DeleteFunc(open, func(a *turn) bool { return !a.alive(b.start) })
+		f(b, open)
+		open = append(open, b)
 	}
 }
 
@@ -104,7 +107,6 @@ func (c *checker) checkLease() {
 // before the server takes the session for silent, the handler is told, or what became of its attempt is recorded.
 func (c *checker) checkUnread() {
 	bound := int64(serverSilence) + late
-	others := slices.DeleteFunc(c.causes(), func(w window) bool { return w.why == openRows })
 	for _, t := range c.turns {
 		if t.rows == forever {
 			continue
@@ -116,10 +118,10 @@ func (c *checker) checkUnread() {
 		}
 		over := t.over()
 		settled := max(over, min(t.settled, over+learnt))
-		if t.died <= settled || c.causedIn(t, others, over-learnt, settled) {
+		if t.died <= settled || c.causedIn(t, over-learnt, settled, openRows) {
 			continue // it was lost by something else; if the server had ended the session before, I3 tells
 		}
-		if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt {
+		if c.effectBy(t) != nil {
 			continue // it is done, and its worker ended before it could say so
 		}
 		if open > bound+c.ran(t.proc, t.rows, t.rows+bound) && !t.recorded() && t.outcome != "returned" {
@@ -134,18 +136,13 @@ func (c *checker) checkUnread() {
 func (c *checker) aliveAt(at int64) (turns []*turn) {
 	// Turns are in the order of their starts, and none lasts longer than that.
 	const longest = int64(2 * time.Minute)
-	for i := c.firstAfter(at) - 1; i >= 0 && c.turns[i].start > at-longest; i-- {
+	n, _ := slices.BinarySearchFunc(c.turns, at+1, func(t *turn, at int64) int { return cmp.Compare(t.start, at) })
+	for i := n - 1; i >= 0 && c.turns[i].start > at-longest; i-- {
 		if c.turns[i].alive(at) {
 			turns = append(turns, c.turns[i])
 		}
 	}
 	return turns
-}
-
-// firstAfter returns the index of the first turn that began after that time.
-func (c *checker) firstAfter(at int64) int {
-	n, _ := slices.BinarySearchFunc(c.turns, at+1, func(t *turn, at int64) int { return cmp.Compare(t.start, at) })
-	return n
 }
 
 // checkFence: of two attempts of a group that asked for tokens, or of a job where several of its group may run, the
@@ -184,7 +181,7 @@ func (c *checker) checkFence() {
 	}
 	newest := make(map[int64]int)
 	for _, w := range c.writes {
-		of := holder(w.group, w.job, c.batches)
+		of := holder(w.group, w.job)
 		i, known := tokens[of][w.token]
 		switch {
 		case !known: // its worker died before it could log the token
@@ -235,24 +232,18 @@ func (c *checker) checkLimit() {
 // atOnce returns how many of the turns were under way at once, which is to be no more than a limit. Those that have
 // lost their sessions count as long as I3 does not excuse them.
 func (c *checker) atOnce(turns []*turn, limit int) (most int) {
-	var open []*turn
-	for _, b := range turns {
+	beside(turns, func(b *turn, open []*turn) {
 		c.did("I13", 1)
-		still, beside := open[:0], []int64{b.job}
+		jobs := []int64{b.job}
 		for _, a := range open {
-			if !a.alive(b.start) {
-				continue
-			}
-			still = append(still, a)
 			if c.mayOverlap(a, b) == "" && (a.recorded() || a.lost >= b.start+late) {
-				beside = append(beside, a.job)
+				jobs = append(jobs, a.job)
 			}
 		}
-		open = append(still, b)
-		most = max(most, len(beside))
-		if len(beside) > limit {
-			c.broken("I13", b.start, b.group, beside, "%d jobs ran at once where the limit is %d", len(beside), limit)
+		most = max(most, len(jobs))
+		if len(jobs) > limit {
+			c.broken("I13", b.start, b.group, jobs, "%d jobs ran at once where the limit is %d", len(jobs), limit)
 		}
-	}
+	})
 	return most
 }

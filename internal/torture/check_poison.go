@@ -15,7 +15,7 @@ func (c *checker) checkPoison(d *deadLetter, turns []*turn) {
 		if t.outcome != "snoozed" { // while what it needs was down
 			ran++
 		}
-		if c.exits[[2]int64{int64(t.proc), t.job}] {
+		if t.exits {
 			deaths = append(deaths, t)
 		}
 	}
@@ -43,7 +43,7 @@ func (c *checker) checkPatience(deaths []*turn) {
 		if again {
 			once++
 		}
-		for _, b := range c.aliveAtDeath(t.died) {
+		for _, b := range c.aliveAt(t.died - 1) {
 			if b.proc != t.proc || b.job == t.job || b.start < t.start-int64(poisonWait) {
 				continue // one that takes long
 			}

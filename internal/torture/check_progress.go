@@ -163,7 +163,6 @@ func room(turns []*turn, most int) (since int64) {
 
 // checkSettled looks how soon it was recorded what became of attempts.
 func (c *checker) checkSettled() {
-	causes := c.causes()
 	for _, t := range c.turns {
 		if t.end == forever || t.settled == forever || !t.inTurn() && t.queue != queueSeveral {
 			continue
@@ -173,7 +172,7 @@ func (c *checker) checkSettled() {
 		c.latency["settled after the handler's end"] = append(c.latency["settled after the handler's end"],
 			max(took, 0))
 		if took > settledWithin && took-c.away(t.end, t.settled)-c.ran(t.proc, t.end, t.settled) > settledWithin &&
-			(t.do == doInFlight || !c.caused(t, causes)) {
+			(t.do == doInFlight || !c.caused(t)) {
 			c.broken("I12", t.end+settledWithin, t.group, []int64{t.job},
 				"the handler of job %d attempt %d (%s) had ended, and its lane was not free until %v later",
 				t.job, t.attempt, t.do, time.Duration(took).Round(time.Millisecond))

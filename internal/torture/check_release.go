@@ -6,7 +6,7 @@ import (
 )
 
 // releaseWithin bounds how long the next attempt of a job may take to begin that a fault has hit. It is generous: the
-// lanes may have much else to do. The goals are reported beside what was measured.
+// lanes may have much else to do. What was measured is reported.
 const releaseWithin = int64(25 * time.Second)
 
 // dialing is how long a process may take to open its first sessions. One that is cut off then has told the server no
@@ -62,7 +62,7 @@ func (c *checker) checkRelease() {
 			i := slices.IndexFunc(c.down, func(w window) bool { return w.until == m.at })
 			at = c.down[i].from
 		}
-		for _, t := range c.aliveAtDeath(at) {
+		for _, t := range c.aliveAt(at - 1) {
 			if proc >= 0 && t.proc != proc || m.what == faultTerminate && !c.hit(&m, t) {
 				continue
 			}
@@ -70,14 +70,11 @@ func (c *checker) checkRelease() {
 		}
 	}
 	for _, t := range c.turns {
-		if c.exits[[2]int64{int64(t.proc), t.job}] {
+		if t.exits {
 			c.released("exit", t.died, t.died, t)
 		}
 	}
 }
-
-// aliveAtDeath returns the turns that were under way just before.
-func (c *checker) aliveAtDeath(at int64) []*turn { return c.aliveAt(at - 1) }
 
 // released measures when the job of a turn was started again.
 func (c *checker) released(what string, since, after int64, t *turn) {

@@ -17,7 +17,6 @@ const (
 // gone. It has started when it is marked; the stamps of handlers may be in another order, in other processes. And I6:
 // no handler begins before that.
 func (c *checker) checkSeveral() {
-	between := c.faults()
 	for group, turns := range c.byGroup {
 		if turns[0].queue != queueSeveral {
 			continue
@@ -36,7 +35,7 @@ func (c *checker) checkSeveral() {
 			if i > 0 && turns[i-1].alive(t.start) {
 				c.count("jobs that began beside the one before in their group", 1)
 			}
-			c.checkHeld(turns, t, between)
+			c.checkHeld(turns, t)
 		}
 		slices.SortFunc(firsts, func(a, b *turn) int { return cmp.Compare(a.mark, b.mark) })
 		for i, t := range firsts {
@@ -48,7 +47,7 @@ func (c *checker) checkSeveral() {
 			case j < 0, t.attempt > 1: // it was lost before its handler began: that attempt was marked
 			case c.cameLate(firsts[j], firsts[j].msg, t.msg):
 				c.count("lower ids that were committed late", 1)
-			case between(firsts[j].start, t.start) > 0:
+			case c.eaten(firsts[j].start, t.start) > 0:
 				c.count("jobs behind the next one, which a session that was lost may have given back", 1)
 			default:
 				c.broken("I4", t.start, group, []int64{firsts[j].job, t.job},
@@ -60,7 +59,7 @@ func (c *checker) checkSeveral() {
 
 // checkHeld looks whether a job that was to be tried again has held its group until then, unless a session was lost
 // meanwhile: it may have started there before its handler began.
-func (c *checker) checkHeld(turns []*turn, t *turn, between func(from, to int64) int32) {
+func (c *checker) checkHeld(turns []*turn, t *turn) {
 	mine := c.byJob[t.job]
 	i := slices.Index(mine, t) + 1
 	if i == len(mine) || t.outcome != "retried" && t.outcome != "snoozed" || mine[i].attempt > t.attempt+1 {
@@ -76,7 +75,7 @@ func (c *checker) checkHeld(turns []*turn, t *turn, between func(from, to int64)
 		switch {
 		case b.start >= until:
 			return
-		case b.job < t.job, between(b.start, mine[i].start) > 0:
+		case b.job < t.job, c.eaten(b.start, mine[i].start) > 0:
 		case took > marking+c.away(t.settled, b.start)+c.ran(b.proc, t.settled, b.start):
 			c.broken("I4", b.start, t.group, []int64{t.job, b.job},
 				"job %d started %v after job %d, which was there, had failed, and before that was tried again",

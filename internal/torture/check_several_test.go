@@ -132,7 +132,7 @@ func TestBrokenSeveralHistories(t *testing.T) {
 			b.twoIn(4)
 			for i, job := range []int64{10, 11} {
 				b.marked(0, job, 1, 500+job).event(0, evFence, 4, job, 1, 201-int64(i), "-")
-				b.write("w1", 4, job, 1, 201-int64(i), true).comes(0, job, 4, 1, "ok", "succeeded")
+				b.write(4, job, 1, 201-int64(i), true).comes(0, job, 4, 1, "ok", "succeeded")
 			}
 		}},
 		"a later attempt has the lower token": {"I3-fence", func(b *book) {

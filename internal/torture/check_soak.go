@@ -8,45 +8,39 @@ func (c *checker) checkSoak() {
 	if !c.soak {
 		return
 	}
-	var looked, counted, most int64
-	memory := make(map[int32]map[string][]sample)
-	for i := range c.events {
-		switch e := &c.events[i]; e.kind {
-		case evLeft:
-			looked++
-			if e.arg > 0 {
-				c.broken("I15", e.at, -1, nil, "%s has left behind %s", c.name(e.proc), e.word)
-			}
-		case evPrepared:
-			counted++
-			most = max(most, e.arg)
-			if e.arg > mostStatements {
-				c.broken("I15", e.at, e.group, []int64{e.job}, "a session has %d prepared statements, more than %d",
-					e.arg, mostStatements)
-			}
-		case evMemory:
-			if memory[e.proc] == nil {
-				memory[e.proc] = make(map[string][]sample)
-			}
-			if e.arg > 0 {
-				memory[e.proc][e.word] = append(memory[e.proc][e.word], sample{e.at, e.arg})
-			}
+	looked, counted, most := len(c.of[evLeft]), len(c.of[evPrepared]), int64(0)
+	for _, e := range c.of[evLeft] {
+		if e.arg > 0 {
+			c.broken("I15", e.at, -1, nil, "%s has left behind %s", c.name(e.proc), e.word)
 		}
 	}
-	c.did("I15", int(looked+counted))
+	for _, e := range c.of[evPrepared] {
+		most = max(most, e.arg)
+		if e.arg > mostStatements {
+			c.broken("I15", e.at, e.group, []int64{e.job}, "a session has %d prepared statements, more than %d",
+				e.arg, mostStatements)
+		}
+	}
+	c.did("I15", looked+counted)
 	c.count("prepared statements of a session, at most", int(most))
 	if looked == 0 || counted == 0 {
 		c.broken("I15", forever, -1, nil,
 			"%d processes have looked at what they leave behind, and %d handlers at statements", looked, counted)
 	}
-	c.checkMemory(memory)
+	c.checkMemory()
 }
 
 // checkMemory: I15, memory does not grow in the long run. What is too short for a trend tells nothing.
-func (c *checker) checkMemory(memory map[int32]map[string][]sample) {
-	for proc, name := range c.procs {
+func (c *checker) checkMemory() {
+	memory := make(map[string][]sample) // by process and kind
+	for _, e := range c.of[evMemory] {
+		if of := c.name(e.proc) + e.word; e.arg > 0 {
+			memory[of] = append(memory[of], sample{e.at, e.arg})
+		}
+	}
+	for _, name := range c.procs {
 		for _, kind := range memories {
-			t := newTrend(name+": "+kind.text, memory[int32(proc)][kind.word], kind.slack)
+			t := newTrend(name+": "+kind.text, memory[name+kind.word], kind.slack)
 			if t.Samples == 0 {
 				continue
 			}

@@ -21,13 +21,7 @@ func (e *enqueue) met() bool { return e.why == aDuplicate || e.replaced }
 // checkTwins: I14, of two messages with one DedupID one is enqueued: the other one is told so, with the id of its job,
 // or is that job from then on, or takes the place of one whose transaction was rolled back.
 func (c *checker) checkTwins() {
-	done := make(map[int64]bool) // by message
-	for _, e := range c.effects {
-		done[e.msg] = true
-	}
-	for _, d := range c.dead {
-		done[d.msg] = true
-	}
+	done := func(msg int64) bool { return len(c.done[msg]) > 0 }
 	for a, b := range c.twin {
 		if b.met() && !a.met() || a.met() == b.met() && a.n > b.n {
 			continue // each pair once, who has met the other first
@@ -35,13 +29,13 @@ func (c *checker) checkTwins() {
 		c.did("I14", 1)
 		jobs := []int64{a.id, b.id}
 		switch {
-		case done[a.n] && done[b.n], a.result == resOK && b.result == resOK && !a.met():
+		case done(a.n) && done(b.n), a.result == resOK && b.result == resOK && !a.met():
 			c.broken("I14", b.invoke, b.group, jobs, "messages %d and %d of one DedupID were both enqueued", a.n, b.n)
 		case !a.met():
 		case b.result == resFailed: // it has met the other one, too, or was rolled back
 			c.broken("I14", a.invoke, a.group, jobs,
 				"message %d has met message %d of its DedupID, which was not enqueued (%s)", a.n, b.n, b.why)
-		case b.result == resUnknown && !done[a.n] && !done[b.n] && len(c.left) == 0:
+		case b.result == resUnknown && !done(a.n) && !done(b.n) && len(c.left) == 0:
 			c.broken("I14", a.invoke, a.group, jobs,
 				"message %d has met message %d of its DedupID, which is gone", a.n, b.n)
 		case b.result == resOK && a.id != b.id:

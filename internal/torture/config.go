@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -108,6 +109,19 @@ func (c Config) withDefaults() Config {
 		c.Logf = func(string, ...any) {}
 	}
 	return c
+}
+
+// does reports whether handlers may do that.
+func (c *Config) does(do string) bool {
+	return c.Only == "" || slices.Contains(strings.Split(c.Only, ","), do)
+}
+
+// group returns the nth group of the run: without batches they are all of queuePlain.
+func (c *Config) group(n int32) int32 {
+	if c.Batch > 1 {
+		return n
+	}
+	return n/plainGroups*int32(len(queueAt)) + n%plainGroups
 }
 
 // A worker's bounds are as short as a loaded machine can bear, so that freezes and partitions can outlast them.

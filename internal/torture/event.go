@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"os"
@@ -32,7 +31,6 @@ const (
 	evExit                 // the process is about to end itself
 	evStall                // the process did not get to run; arg: for how long
 	evTrouble              // the library logged a warning or an error
-	evUp                   // the worker has begun
 	evDown                 // the worker has stopped as told
 	evLeft                 // and has looked at what it has left behind; arg: how many things; word: those
 	evPrepared             // a handler has looked at its session; arg: how many prepared statements it has
@@ -41,7 +39,7 @@ const (
 
 var kindNames = []string{
 	"start", "tx", "mark", "fence", "write", "spawn", "rows", "read", "end", "lost", "told", "amiss", "settled",
-	"exit", "stall", "trouble", "up", "down", "left", "prepared", "memory",
+	"exit", "stall", "trouble", "down", "left", "prepared", "memory",
 }
 
 func (k kind) String() string { return kindNames[k] }
@@ -92,31 +90,22 @@ func (j *journal) log(line string) { j.line("log 0 - %s", line) }
 // lines calls f with each whole line of a log. The last one may be cut off: its process was killed as it wrote over the
 // end of a page, or the disk was full.
 func lines(path string, f func(line string) error) error {
-	file, err := os.Open(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	scan := bufio.NewScanner(file)
-	scan.Buffer(nil, 16<<20)
-	scan.Split(wholeLine)
-	for n := 1; scan.Scan(); n++ {
-		if err := f(scan.Text()); err != nil {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		line, whole := bytes.CutSuffix(line, []byte("\n"))
+		if !whole {
+			break
+		}
+		if err := f(string(line)); err != nil {
 			return fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 	}
-	return scan.Err()
-}
-
-// wholeLine is bufio.ScanLines without a last line that has no end.
-func wholeLine(data []byte, atEOF bool) (advance int, line []byte, err error) {
-	if end := bytes.IndexByte(data, '\n'); end >= 0 {
-		return end + 1, data[:end], nil
-	}
-	if atEOF {
-		return len(data), nil, nil
-	}
-	return 0, nil, nil
+	return nil
 }
 
 // readEvents reads the log of a worker process.

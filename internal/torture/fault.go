@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +47,7 @@ type Kind struct {
 	Usage  string
 }
 
-// A trait says what may go on while a fault is injected.
+// A trait says what a fault needs, and what may go on while it is injected.
 type trait uint8
 
 const (
@@ -57,34 +55,37 @@ const (
 	light                       // no worker process is needed for it
 	exclusive                   // it takes the server, or all workers, down: nothing that lasts goes on meanwhile
 	undaunted                   // it goes on meanwhile all the same
-	freezing                    // it stops a process
+	another                     // it takes another worker process
+	freezing                    // it stops a process, which takes another one, too
+	proxied                     // it is done to those behind the proxy
+	sessions                    // it is done to queues with Settings.SessionLease
 )
 
 func (k *Kind) is(t trait) bool { return k.traits&t != 0 }
 
 // Kinds are all faults that there are.
 var Kinds = []*Kind{
-	{"kills", faultKill, toOne(anyone, injectKill), 0, "SIGKILLs of worker processes"},
+	{"kills", faultKill, toOne(anyone, injectKill), another, "SIGKILLs of worker processes"},
 	{"stops", faultStop, toOne(stoppable, injectStop), slow | freezing, "SIGSTOPs of workers, longer than any timeout"},
 	{"terminates", faultTerminate, injectTerminate, 0, "sessions of workers and producers, ended"},
-	{"severs", faultSever, injectSever, 0, "sessions that hold groups of workers, ended"},
-	{"leases", faultLease, injectLease, light, "changes of the lease of a queue"},
+	{"severs", faultSever, injectSever, another | sessions, "sessions that hold groups of workers, ended"},
+	{"leases", faultLease, injectLease, light | sessions, "changes of the lease of a queue"},
 	{"restarts", faultRestart, injectRestart, exclusive, "immediate shutdowns of the server, and its restart"},
 	{"crashes", faultCrash, injectCrash, exclusive, "SIGKILLs of a server process: it ends all sessions and recovers"},
-	{"partitions", faultPartition, injectPartition, slow, "times that two worker processes are cut off for as long"},
-	{"lost-commits", faultLose, injectLose, 0, "COMMITs whose answer is lost"},
-	{"resets", faultReset, injectReset, 0, "resets of all connections of two worker processes"},
-	{"latency", faultLatency, injectLatency, slow | light | undaunted, "spells of slow connections of two workers"},
-	{"holds", faultHold, toOne(anyone, injectHold), slow, "handlers slower than any timeout, with nothing wrong"},
-	{"sweeps", faultSweep, injectSweep, slow | freezing, "SIGSTOPs of worker processes in the middle of a sweep"},
-	{"reads", faultRead, toOne(anyone, injectRead), slow, "handlers that keep rows open for longer than that"},
+	{"partitions", faultPartition, injectPartition, slow | proxied, "times that two workers are cut off for as long"},
+	{"lost-commits", faultLose, injectLose, proxied, "COMMITs whose answer is lost"},
+	{"resets", faultReset, injectReset, proxied, "resets of all connections of two worker processes"},
+	{"latency", faultLatency, injectLatency, slow | light | undaunted | proxied, "spells of slow connections"},
+	{"holds", faultHold, toOne(anyone, injectHold), slow | another, "handlers slower than any timeout"},
+	{"sweeps", faultSweep, injectSweep, slow | freezing, "SIGSTOPs of workers in the middle of a sweep"},
+	{"reads", faultRead, toOne(anyone, injectRead), slow | another, "handlers that keep rows open for as long"},
 	{"operators", faultOperator, injectOperator, 0, "locks, deletions and purges of an operator that are rolled back"},
 	{"clashes", faultClash, injectClash, slow | light, "jobs that cannot be given up: a dead letter is in the way"},
 	{"vacuums", faultVacuum, injectVacuum, exclusive, "SIGKILLs of all workers, with VACUUM and CHECKPOINT behind"},
 	{"notices", faultNotices, injectNotices, slow | light, "spells in which the server's queue of notices is full"},
 	{"stubborn", faultStubborn, injectStubborn, 0, "handlers that never end; in a soak, late"},
 	{"outages", faultOutage, injectOutage, slow | light | undaunted, "spells in which handlers say Unavailable"},
-	{"bounces", faultBounce, toOne(anyone, injectBounce), 0, "workers that stop, and start again in their process"},
+	{"bounces", faultBounce, toOne(anyone, injectBounce), another, "workers that start again in their process"},
 }
 
 // plan returns all faults of the run, in the order in which they are to be injected.
@@ -135,35 +136,21 @@ func arrange(faults []*Kind) {
 
 // impossible returns why a kind of fault cannot be injected here, or "".
 func (r *run) impossible(f *Kind) string {
-	r.mu.Lock()
-	why := r.leftOut[f.name]
-	r.mu.Unlock()
-	few := min(2, r.cfg.Processes/3)
-	if (f.name == faultSever || f.name == faultLease) && r.cfg.Batch == 1 {
+	switch {
+	case f.is(another|freezing) && r.cfg.Processes < 2:
+		return "there must be another worker process"
+	case f.is(proxied) && r.wayOf(0) != byProxy:
+		return "it takes three worker processes"
+	case f.is(sessions) && r.cfg.Batch == 1:
 		return "there is no queue with Settings.SessionLease"
+	case f.is(freezing) && !canStop:
+		return "processes cannot be stopped here"
+	case f.name == faultRead && !r.cfg.does(doRows):
+		return "no handler has rows open"
 	}
-	switch f.name {
-	case faultKill, faultStop, faultHold, faultSweep, faultBounce, faultSever:
-		if r.cfg.Processes < 2 {
-			return "there must be another worker process"
-		}
-		if f.is(freezing) && !canStop {
-			return "processes cannot be stopped here"
-		}
-	case faultRead:
-		if r.cfg.Processes < 2 {
-			return "there must be another worker process"
-		}
-		if only := strings.Split(r.cfg.Only, ","); r.cfg.Only != "" && !slices.Contains(only, doRows) &&
-			!slices.Contains(only, doBunRows) {
-			return "no handler has rows open"
-		}
-	case faultPartition, faultLose, faultReset, faultLatency:
-		if few == 0 {
-			return "it takes three worker processes"
-		}
-	}
-	return why
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leftOut[f.name]
 }
 
 // injectAll injects the faults, in step with the jobs.
@@ -211,7 +198,6 @@ func (r *run) over(ctx context.Context, began time.Time) bool {
 
 // inject injects a fault, as soon as that is possible.
 func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
-	defer r.trying(f)()
 	var err error
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && ctx.Err() == nil; {
 		if err = r.try(ctx, f, rng); err == nil {
@@ -231,29 +217,6 @@ func (r *run) inject(ctx context.Context, f *Kind, rng *rand.Rand) {
 	if ctx.Err() == nil {
 		r.fail(fmt.Errorf("%s: %w", f.name, err))
 	}
-}
-
-// trying takes down that a fault is being injected, until the returned function is called.
-func (r *run) trying(f *Kind) (end func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tried = append(r.tried, f)
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		at := slices.Index(r.tried, f)
-		r.tried = slices.Delete(r.tried, at, at+1)
-	}
-}
-
-// trials returns the names of the faults that are being injected.
-func (r *run) trials() (names []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, f := range r.tried {
-		names = append(names, f.name)
-	}
-	return names
 }
 
 // try injects a fault, if it can be done at the moment.

@@ -95,12 +95,8 @@ func injectOutage(ctx context.Context, r *run, _ *rand.Rand) error {
 
 // tellAll tells all worker processes something.
 func (r *run) tellAll(word string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.slots {
-		if p != nil {
-			p.tell(word)
-		}
+	for _, p := range r.workers() {
+		p.tell(word)
 	}
 }
 

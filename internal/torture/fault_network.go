@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/netfault"
@@ -11,15 +12,8 @@ import (
 )
 
 // behind returns the names of the worker processes of a way.
-func (r *run) behind(w way) (procs []*process) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.slots {
-		if p != nil && p.way == w {
-			procs = append(procs, p)
-		}
-	}
-	return procs
+func (r *run) behind(w way) []*process {
+	return slices.DeleteFunc(r.workers(), func(p *process) bool { return p.way != w })
 }
 
 // markAll takes something down for all processes of a way.

@@ -40,11 +40,7 @@ func injectKill(ctx context.Context, r *run, rng *rand.Rand, p *process) error {
 // gone waits until the server has no session left of a process that was killed, and takes down how long that took.
 func (r *run) gone(ctx context.Context, name string) {
 	const sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()"
-	until(ctx, 2*goneWithin, func() bool {
-		n := -1
-		err := r.pool.QueryRow(ctx, sql, name).Scan(&n)
-		return err == nil && n == 0
-	})
+	until(ctx, 2*goneWithin, func() bool { return r.number(ctx, sql, name) == 0 })
 	r.mark("gone", name, 0, "")
 }
 
@@ -144,12 +140,11 @@ func injectSweep(ctx context.Context, r *run, _ *rand.Rand) error {
 }
 
 // idleGroups reports whether the next sweep has something to do.
-func (r *run) idleGroups(ctx context.Context) (some bool) {
-	const sql = `SELECT EXISTS (SELECT FROM pgfifo.queue_groups g
+func (r *run) idleGroups(ctx context.Context) bool {
+	const sql = `SELECT count(*) FROM pgfifo.queue_groups g
 		WHERE g.created_at < now() - $1::bigint * interval '1 microsecond'
-		  AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id))`
-	err := r.pool.QueryRow(ctx, sql, groupIdle.Microseconds()).Scan(&some)
-	return err == nil && some
+		  AND NOT EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = g.queue AND j.group_id = g.group_id)`
+	return r.number(ctx, sql, groupIdle.Microseconds()) > 0
 }
 
 // sweeping freezes a process that sweeps just then, and reserves it. A lock on the table of tokens, for a moment, has a

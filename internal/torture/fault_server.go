@@ -3,16 +3,14 @@ package torture
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// sleepingSQL tells whether a worker is in a COMMIT that takes a while.
-const sleepingSQL = `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
-	AND application_name LIKE 'w%' AND wait_event = 'PgSleep' AND query ILIKE 'commit%')`
+// sleepingSQL counts workers in a COMMIT that takes a while.
+const sleepingSQL = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+	AND application_name LIKE 'w%' AND wait_event = 'PgSleep' AND query ILIKE 'commit%'`
 
 // injectTerminate ends a session of a worker, preferably one that holds something, or sometimes one of a producer.
 func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
@@ -23,8 +21,7 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 	case n < 3: // in the middle of a COMMIT
 		sleeping = until(ctx, 500*time.Millisecond, func() bool {
 			r.feed()
-			var some bool
-			return r.pool.QueryRow(ctx, sleepingSQL).Scan(&some) == nil && some
+			return r.number(ctx, sleepingSQL) > 0
 		})
 	case n < 6: // in the middle of a job
 		p := r.reserve(rng.IntN, anyone)
@@ -36,23 +33,15 @@ func injectTerminate(ctx context.Context, r *run, rng *rand.Rand) error {
 		defer p.tell("go")
 		who = p.name
 	}
-	rows, err := r.pool.Query(ctx, `SELECT pid, application_name FROM pg_stat_activity
+	var pid int64
+	err := r.pool.QueryRow(ctx, `SELECT pid, application_name FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE $1 AND ($2 OR backend_xid IS NOT NULL)
 			AND (NOT $3 OR wait_event = 'PgSleep' AND query ILIKE 'commit%')
-		ORDER BY pid`, who, rng.IntN(4) == 0, sleeping)
+		ORDER BY random() LIMIT 1`, who, rng.IntN(4) == 0, sleeping).Scan(&pid, &who)
 	if err != nil {
-		return err
-	}
-	type session struct {
-		PID  int64
-		Name string
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[session])
-	if err != nil || len(list) == 0 {
 		return errNotNow
 	}
-	one := list[rng.IntN(len(list))]
-	return r.terminate(ctx, one.Name, one.PID)
+	return r.terminate(ctx, who, pid)
 }
 
 // injectRestart ends the server at once, and starts it again.
@@ -105,26 +94,20 @@ func injectCrash(ctx context.Context, r *run, _ *rand.Rand) error {
 // injectVacuum kills all worker processes at once, and has the server vacuum, freeze and write out everything before
 // there are others: what could be read off the rows about attempts that died is gone then.
 func injectVacuum(ctx context.Context, r *run, rng *rand.Rand) error {
-	r.mu.Lock()
-	all := slices.Clone(r.slots)
-	r.mu.Unlock()
+	all := r.workers()
 	r.linger(ctx, all[rng.IntN(len(all))], "linger", anyGroup)
 	r.staff.Lock()
 	defer r.staff.Unlock()
-	r.mu.Lock()
-	all = slices.Clone(r.slots)
-	r.mu.Unlock()
 	r.mark("idle", "", 0, "")
 	defer func() { r.mark("staffed", "", 0, "") }()
-	for _, p := range all {
+	for _, p := range r.workers() {
 		if !p.ended() {
 			r.kill(p)
 		}
 	}
 	const holding = `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name LIKE 'w%' AND backend_xid IS NOT NULL`
-	n := -1
-	until(ctx, goneWithin, func() bool { return r.pool.QueryRow(ctx, holding).Scan(&n) == nil && n == 0 })
+	until(ctx, goneWithin, func() bool { return r.number(ctx, holding) == 0 })
 	for _, sql := range []string{"CHECKPOINT", "VACUUM (FREEZE) pgfifo.jobs", "VACUUM (FREEZE) pgfifo.queue_groups"} {
 		if _, err := r.pool.Exec(ctx, sql); err != nil {
 			return err

@@ -33,7 +33,7 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	lasts, how := time.Duration(0), rng.IntN(4)
 	if how < 2 {
-		r.linger(ctx, p, "linger", func(group int32) bool { return keeps(queueOf(group, r.cfg.Batch > 1)) })
+		r.linger(ctx, p, "linger", func(group int32) bool { return keeps(queueOf(group)) })
 	}
 	if how == 0 { // handlers go on for so long, though their job is lost
 		lasts = time.Duration(learnt) + time.Second

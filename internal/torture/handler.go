@@ -9,6 +9,7 @@ import (
 	"net/rpc"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 // handlers are those of a worker process, with what they need.
 type handlers struct {
 	order
-	waiting waiting
+	waiting sync.Map // by job and attempt, channels: closed when it is settled, so that the connection is another one's
 	client  *fifo.Client
 	pool    *pgxpool.Pool // of that
 	book    *journal
@@ -204,20 +205,18 @@ func (a *attempt) act(ctx context.Context) error {
 			return fifo.Unavailable(errOnPurpose)
 		}
 		return nil
-	case doFence:
-		return a.outside(ctx, false)
-	case doSlow:
-		return a.outside(ctx, true)
+	case doFence, doSlow:
+		return a.outside(ctx)
 	case doSet:
 		return a.set(ctx)
-	case doRows, doBunRows:
+	case doRows:
 		return a.rows(ctx)
 	case doNap:
 		return a.nap(ctx)
 	case doLetter:
 		return fifo.DeadLetter(errOnPurpose)
 	case doMend:
-		return a.mend(ctx)
+		return a.fails(ctx, time.Minute, "SELECT 1/0")
 	case doLate:
 		return a.late(ctx)
 	case doSpawn:
@@ -225,9 +224,6 @@ func (a *attempt) act(ctx context.Context) error {
 	case doCommit:
 		_, err := a.tx.Exec(ctx, slowCommitSQL, a.job.ID)
 		return err
-	case doExit:
-		a.note(evExit, 0, "-")
-		os.Exit(9)
 	case doKill:
 		a.note(evExit, 0, "-")
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
@@ -246,7 +242,9 @@ func (a *attempt) act(ctx context.Context) error {
 		}
 		select {} // whatever its context says
 	case doHurry:
-		return a.hurry(ctx)
+		// pgx's default is to close the connection then, and with it the transaction that holds the job. The statement
+		// ends by itself, before a freeze does: the server takes nobody for silent whose statement it is working on.
+		return a.fails(ctx, 5*time.Millisecond, "SELECT pg_sleep(2)")
 	case doKeep:
 		return a.keep(ctx)
 	case doInFlight:
@@ -269,14 +267,16 @@ func (a *attempt) act(ctx context.Context) error {
 	return nil
 }
 
-// mend has a statement fail, and goes on as if nothing had happened.
-func (a *attempt) mend(ctx context.Context) error {
+// fails has a statement fail in a savepoint of its own, or its context end, and goes on as if nothing had happened.
+func (a *attempt) fails(ctx context.Context, within time.Duration, sql string) error {
 	inner, err := a.tx.Begin(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := inner.Exec(ctx, "SELECT 1/0"); err == nil {
-		return errors.New("1/0 is a number")
+	short, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if _, err := inner.Exec(short, sql); err == nil {
+		return fmt.Errorf("%s within %v", sql, within)
 	}
 	return inner.Rollback(ctx)
 }
@@ -284,11 +284,11 @@ func (a *attempt) mend(ctx context.Context) error {
 // spawn enqueues a job that must exist exactly if this one is done. In a relaxed queue it does not: a crash of the
 // server would take both back, and another job could get the id.
 func (a *attempt) spawn(ctx context.Context) error {
-	if queueOf(a.group, a.Batch > 1) == queueRelaxed {
+	if queueOf(a.group) == queueRelaxed {
 		return nil
 	}
 	child := task{N: a.N + children}
-	receipts, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To, a.Batch > 1))
+	receipts, err := a.client.EnqueuePgxTx(ctx, a.tx, child.message(a.To))
 	if err != nil {
 		return err
 	}
@@ -301,13 +301,13 @@ const lingering = 2 * freeze
 
 // outside calls the sink. A slow handler calls it a second time, after whatever the harness does to it; every other one
 // does so even though its context has told it that the job is lost.
-func (a *attempt) outside(ctx context.Context, slow bool) error {
+func (a *attempt) outside(ctx context.Context) error {
 	token, err := a.job.Fence(ctx)
 	if err != nil {
 		return err
 	}
 	a.note(evFence, token, "-")
-	if !slow {
+	if a.Do != doSlow {
 		return a.call(token, phaseOnce)
 	}
 	return a.lasting(ctx, token, phaseFirst)

@@ -3,7 +3,6 @@ package torture
 import (
 	"context"
 	"database/sql"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/pause"
@@ -23,7 +22,8 @@ func (a *attempt) keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settled := a.waiting.add(a.job.ID, a.job.Attempt())
+	settled := make(chan struct{})
+	a.waiting.Store([2]int64{a.job.ID, int64(a.job.Attempt())}, settled)
 	go func() {
 		<-settled
 		ctx, cancel := context.WithTimeout(context.Background(), keepFor)
@@ -34,35 +34,6 @@ func (a *attempt) keep(ctx context.Context) error {
 		}
 	}()
 	return errOnPurpose
-}
-
-// waiting are goroutines of handlers that wait until it is settled what became of their attempts: by then the
-// connection is not theirs any more.
-type waiting struct {
-	mu   sync.Mutex
-	jobs map[[2]int64]chan struct{}
-}
-
-func (w *waiting) add(job int64, attempt int) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.jobs == nil {
-		w.jobs = make(map[[2]int64]chan struct{})
-	}
-	c := make(chan struct{})
-	w.jobs[[2]int64{job, int64(attempt)}] = c
-	return c
-}
-
-// settled is told of an attempt, whoever made it.
-func (w *waiting) settled(job int64, attempt int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := [2]int64{job, int64(attempt)}
-	if c, ok := w.jobs[key]; ok {
-		close(c)
-		delete(w.jobs, key)
-	}
 }
 
 // strays are what the oids of large objects are higher by than the ids of the jobs that made them.

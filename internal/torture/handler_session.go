@@ -2,8 +2,6 @@ package torture
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -52,10 +50,6 @@ func (a *attempt) set(ctx context.Context) error {
 
 // openTenant makes a role without any right, but to write effects, that workers may take on.
 func (r *run) openTenant(ctx context.Context) error {
-	if err := r.pool.QueryRow(ctx,
-		"SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&r.super); err != nil {
-		return err
-	}
 	name := r.database + "_tenant"
 	_, err := r.pool.Exec(ctx, "DROP ROLE IF EXISTS "+name+"; CREATE ROLE "+name+"; GRANT "+name+" TO CURRENT_USER")
 	if err == nil {
@@ -77,27 +71,11 @@ func (a *attempt) nap(ctx context.Context) error {
 	return err
 }
 
-// hurry has a statement whose own context times out, in a savepoint of its own, and goes on. pgx's default is to close
-// the connection then, and with it the transaction that holds the job. The statement ends by itself, before a freeze
-// does: the server takes nobody for silent whose statement it is working on.
-func (a *attempt) hurry(ctx context.Context) error {
-	inner, err := a.tx.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-	defer cancel()
-	if _, err := inner.Exec(short, "SELECT pg_sleep(2)"); err == nil {
-		return errors.New("two seconds have passed in 5 ms")
-	}
-	return inner.Rollback(ctx)
-}
-
 // late asks for its token only after whatever the harness does to it, and does not heed its context: a former holder
 // must not be given one.
 func (a *attempt) late(ctx context.Context) error {
 	a.gate.wait(context.WithoutCancel(ctx), lingering)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freeze)
 	defer cancel()
-	return a.outside(ctx, false)
+	return a.outside(ctx)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // A history is all that is known of a run when it is over. The checkers read it, and nothing else.
@@ -27,10 +28,9 @@ type history struct {
 	serverLog
 	tables
 
-	end     endState
-	batches bool
-	soak    bool // the processes look at themselves
-	long    bool // for long enough to see memory grow
+	end  endState
+	soak bool // the processes look at themselves
+	long bool // for long enough to see memory grow
 }
 
 // An enqueue is one message of a producer, and what became of its call.
@@ -105,7 +105,7 @@ type deadLetter struct {
 func (r *run) history(ctx context.Context) (*history, error) {
 	r.mu.Lock()
 	h := &history{
-		marks: r.marks, samples: r.samples, breaches: r.drain, end: r.end, batches: r.cfg.Batch > 1,
+		marks: r.marks, samples: r.samples, breaches: r.drain, end: r.end,
 		writes: r.hub.writes, soak: r.cfg.Soak, long: r.cfg.For > 0,
 	}
 	workers := r.spawned
@@ -191,12 +191,8 @@ func (h *history) readEnqueues(path string) error {
 	})
 }
 
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // readTables reads what is left in the database.
-func (h *history) readTables(ctx context.Context, db querier) error {
+func (h *history) readTables(ctx context.Context, db *pgxpool.Pool) error {
 	h.chains = make(map[int32]chain)
 	var (
 		e       effect
@@ -246,7 +242,7 @@ func (h *history) readTables(ctx context.Context, db querier) error {
 			}))
 }
 
-func each(ctx context.Context, db querier, sql string, to []any, row func() error) error {
+func each(ctx context.Context, db *pgxpool.Pool, sql string, to []any, row func() error) error {
 	rows, err := db.Query(ctx, sql)
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ type sinkWrite struct {
 	at       int64
 	token    int64
 	job      int64
-	proc     string
 	group    int32
 	attempt  int32
 	accepted bool
@@ -22,8 +21,6 @@ type sinkWrite struct {
 // its group may run. And it says which messages a producer is to send.
 type hub struct {
 	listener net.Listener
-	book     *journal
-	batches  bool
 	tickets  func() (from, count int64) // waits; a count of 0: no more
 
 	mu      sync.Mutex
@@ -37,14 +34,13 @@ type hub struct {
 // hubName is that of the hub among net/rpc's services.
 const hubName = "Hub"
 
-func newHub(path string, book *journal, batches bool, tickets func() (int64, int64)) (*hub, error) {
+func newHub(path string, tickets func() (int64, int64)) (*hub, error) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
 	h := &hub{
-		listener: l, book: book, batches: batches, tickets: tickets,
-		highest: make(map[int64]int64), between: make(map[string]map[int32]Call),
+		listener: l, tickets: tickets, highest: make(map[int64]int64), between: make(map[string]map[int32]Call),
 	}
 	server := rpc.NewServer()
 	if err := server.RegisterName(hubName, h); err != nil {
@@ -86,12 +82,11 @@ const (
 func (h *hub) Write(c Call, accepted *bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	of := holder(c.Group, c.Job, h.batches)
+	of := holder(c.Group, c.Job)
 	if *accepted = c.Token >= h.highest[of]; *accepted {
 		h.highest[of] = c.Token
 	}
-	h.writes = append(h.writes, sinkWrite{now(), c.Token, c.Job, c.Proc, c.Group, int32(c.Attempt), *accepted})
-	h.book.line("%t %s %d %d %d %d", *accepted, c.Proc, c.Group, c.Job, c.Attempt, c.Token)
+	h.writes = append(h.writes, sinkWrite{now(), c.Token, c.Job, c.Group, int32(c.Attempt), *accepted})
 	if h.between[c.Proc] == nil {
 		h.between[c.Proc] = make(map[int32]Call)
 	}

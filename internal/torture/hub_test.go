@@ -16,9 +16,7 @@ func TestHub(t *testing.T) {
 	dir, err := os.MkdirTemp("", "hub") // a socket's path is short
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	book, err := openJournal(filepath.Join(dir, "sink.log"))
-	require.NoError(t, err)
-	h, err := newHub(filepath.Join(dir, "hub"), book, true, func() (int64, int64) { return 51, 25 })
+	h, err := newHub(filepath.Join(dir, "hub"), func() (int64, int64) { return 51, 25 })
 	require.NoError(t, err)
 	defer h.close()
 	c, err := rpc.Dial("unix", filepath.Join(dir, "hub"))

@@ -26,7 +26,7 @@ func (r *run) probe(ctx context.Context, held []int32) {
 // send sends a message of the harness, and returns the id of the job.
 func (r *run) send(ctx context.Context, how, do string, group int32, delay time.Duration) (int64, error) {
 	n := probes + r.probed.Add(1)
-	m := task{N: n, Do: do}.message(group, r.cfg.Batch > 1)
+	m := task{N: n, Do: do}.message(group)
 	m.Delay = delay
 	if how == howClash && group%2 == 0 {
 		m.MaxAttempts = 2
@@ -42,8 +42,8 @@ func (r *run) send(ctx context.Context, how, do string, group int32, delay time.
 // spare returns a group of its own for a fault, in the queue whose jobs are worked one by one.
 func (r *run) spare() int32 {
 	for {
-		group := int32(r.cfg.Groups) + r.spares.Add(1)
-		if queueOf(group, r.cfg.Batch > 1) == queuePlain {
+		group := r.cfg.group(int32(r.cfg.Groups)) + r.spares.Add(1)
+		if queueOf(group) == queuePlain {
 			return group
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // A way is how a process reaches the server.
@@ -167,17 +168,29 @@ func (p *process) ended() bool {
 	}
 }
 
-// stopWorkers tells the workers to stop, and waits until they have. It returns those that did not in time.
-func (r *run) stopWorkers() (late []string) {
+// workers returns those of now, if they have ended or not.
+func (r *run) workers() []*process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.slots), func(p *process) bool { return p == nil })
+}
+
+// retire returns the workers, and has no others follow them.
+func (r *run) retire() []*process {
 	r.mu.Lock()
 	r.stopping = true
-	slots := r.slots
 	r.mu.Unlock()
-	for _, p := range slots {
+	return r.workers()
+}
+
+// stopWorkers tells the workers to stop, and waits until they have. It returns those that did not in time.
+func (r *run) stopWorkers() (late []string) {
+	all := r.retire()
+	for _, p := range all {
 		p.tell("go")
 		p.tell("stop")
 	}
-	for _, p := range slots {
+	for _, p := range all {
 		if !waited(context.Background(), p.exited, stopWithin) {
 			late = append(late, p.name)
 			r.kill(p)
@@ -188,12 +201,8 @@ func (r *run) stopWorkers() (late []string) {
 
 // halt ends all processes that are left.
 func (r *run) halt() {
-	r.mu.Lock()
-	r.stopping = true
-	slots := r.slots
-	r.mu.Unlock()
-	for _, p := range slots {
-		if p != nil && !p.ended() {
+	for _, p := range r.retire() {
+		if !p.ended() {
 			_ = p.cmd.Process.Kill()
 			<-p.exited
 		}

@@ -109,10 +109,10 @@ func (p *producer) run(ctx context.Context) error {
 // picker returns a function that picks a group.
 func (p *producer) picker(rng *rand.Rand) func() int32 {
 	if p.Zipf == 0 {
-		return func() int32 { return rng.Int32N(int32(p.Groups)) }
+		return func() int32 { return p.group(rng.Int32N(int32(p.Groups))) }
 	}
 	zipf := rand.NewZipf(rng, p.Zipf, 1, uint64(p.Groups-1))
-	return func() int32 { return int32(zipf.Uint64()) }
+	return func() int32 { return p.group(int32(zipf.Uint64())) }
 }
 
 // place is the group of a message for which one was picked: one message in ten is of no group, and few groups have all
@@ -121,7 +121,7 @@ func (p *producer) place(rng *rand.Rand, n int64, picked int32) int32 {
 	switch {
 	case p.Batch > 1 && rng.IntN(10) == 0:
 		return looseFrom + int32(n)
-	case queueOf(picked, p.Batch > 1) == queueSeveral:
+	case queueOf(picked) == queueSeveral:
 		return picked % 50
 	}
 	return picked
@@ -183,7 +183,7 @@ func (p *producer) send(ctx context.Context, rng *rand.Rand, tasks []task, to []
 	msgs := make([]fifo.Message, len(tasks))
 	list := make([]string, len(tasks))
 	for i, t := range tasks {
-		msgs[i] = t.message(to[i], p.Batch > 1)
+		msgs[i] = t.message(to[i])
 		switch u := rng.IntN(400); {
 		case u < 8:
 			msgs[i].Delay = time.Duration(rng.Int64N(int64(20 * time.Millisecond)))

@@ -68,25 +68,25 @@ var queueList = "'" + strings.Join(slices.Sorted(maps.Keys(queues)), "', '") + "
 
 // queueOf returns the queue of a group. A quarter of the groups is plain, and the groups that a Zipf distribution
 // prefers are of every kind.
-func queueOf(group int32, batches bool) string {
+func queueOf(group int32) string {
 	switch {
 	case group >= looseFrom:
 		return queueLoose
 	case group >= stubbornFrom:
 		return queueStubborn
-	case !batches:
-		return queuePlain
 	}
 	return queueAt[group%int32(len(queueAt))]
 }
 
-// queueAt are the queues of groups, in turn.
+// queueAt are the queues of groups, in turn. The first plainGroups of them are plain.
 var queueAt = [...]string{
 	queuePlain, queuePlain, queuePlain, queueEach, queueSeveral,
 	queueLimited, queueSlice, queueKept, queueRelaxed, queueWide,
 	queueKept, queueKeptWide, queueKeptLimited, queueEach, queueSeveral,
 	queueLimited, queueKeptEach, queueMixed, queueRelaxed, queueWide,
 }
+
+const plainGroups = 3
 
 // ofGroup reports whether a queue is worked in batches of several jobs of one group.
 func ofGroup(name string) bool { return queues[name].BatchJobs > 0 && name != queueSeveral }
@@ -101,8 +101,8 @@ func mayKeep(name string) bool { return queues[name].settings.SessionLease }
 func keeps(name string) bool { return mayKeep(name) && name != queueMixed }
 
 // holder names what one attempt at most may hold at a time: a group, or a job where several of its group may run.
-func holder(group int32, job int64, batches bool) int64 {
-	if queueOf(group, batches) == queueSeveral {
+func holder(group int32, job int64) int64 {
+	if queueOf(group) == queueSeveral {
 		return -job
 	}
 	return int64(group)

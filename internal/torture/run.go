@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,8 @@ type run struct {
 	hubs  string // folder of the hub's socket
 
 	srv      *pgserver.Server
-	database string // that was created for the run
-	url      string // of that
+	address  *url.URL // of that
+	database string   // that was created for the run
 	pool     *pgxpool.Pool
 	client   *fifo.Client // for probes
 	proxy    *netfault.Proxy
@@ -42,11 +43,10 @@ type run struct {
 	hub      *hub
 	book     *journal // of the faults
 	probes   *journal
-	locked   *journal // samples
-	locks    bool     // pgrowlocks is there
-	tenant   string   // a role without rights, or ""
-	super    bool     // the login is a superuser
-	prepare  bool     // transactions can be prepared
+	locks    bool   // pgrowlocks is there
+	tenant   string // a role without rights, or ""
+	super    bool   // the login is a superuser
+	prepare  bool   // transactions can be prepared
 
 	server sync.RWMutex // held for writing by what is exclusive
 	down   atomic.Bool  // the server, or all workers, are down on purpose
@@ -62,11 +62,11 @@ type run struct {
 	leftOut  map[string]string // faults and checks: why
 	cut      map[way]bool      // some partition has to do with it
 	injected map[string]int
-	tried    []*Kind // what is being injected
 	samples  []lockSample
 	end      endState
 	drain    []breach // what the drain found
 	failure  error    // of the harness
+	endings  []func() // what is to be done when it is over
 
 	granted atomic.Int64 // messages that producers were told to send
 	backlog atomic.Int64 // jobs in the table, at the last look
@@ -83,7 +83,6 @@ type run struct {
 
 // open makes what the run needs.
 func (r *run) open(ctx context.Context) (err error) {
-	r.injected = make(map[string]int)
 	if r.dir, err = r.folder(); err != nil {
 		return err
 	}
@@ -91,34 +90,32 @@ func (r *run) open(ctx context.Context) (err error) {
 	if r.hubs, err = os.MkdirTemp("", "torture-"); err != nil {
 		return err
 	}
-	var sink *journal
-	for name, book := range map[string]**journal{
-		"faults.log": &r.book, "probes.log": &r.probes, "locks.log": &r.locked, "sink.log": &sink,
-	} {
+	r.later(func() { _ = os.RemoveAll(r.hubs) })
+	for name, book := range map[string]**journal{"faults.log": &r.book, "probes.log": &r.probes} {
 		if *book, err = openJournal(filepath.Join(r.dir, name)); err != nil {
 			return err
 		}
 	}
-	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), sink, r.cfg.Batch > 1, r.tickets); err != nil {
+	if r.hub, err = newHub(filepath.Join(r.hubs, "hub"), r.tickets); err != nil {
 		return err
 	}
+	r.later(r.hub.close)
 	if clockRemark != "" {
 		r.leave("clock", clockRemark)
 	}
-	if r.net, err = netfault.NewNet(); err != nil {
+	if network, err := netfault.NewNet(); err != nil {
 		r.leave("partitions of a network namespace", err.Error())
-		r.net = nil
+	} else {
+		r.net = network
+		r.later(func() { _ = network.Close() })
 	}
 	if err := r.openServer(ctx); err != nil {
 		return err
 	}
-	host := r.srv.URL
-	if u, err := url.Parse(host); err == nil {
-		host = u.Host
-	}
-	if r.proxy, err = netfault.NewProxy(host); err != nil {
+	if r.proxy, err = netfault.NewProxy(r.address.Host); err != nil {
 		return err
 	}
+	r.later(func() { _ = r.proxy.Close() })
 	return r.openDatabase(ctx)
 }
 
@@ -153,6 +150,10 @@ func (r *run) openServer(ctx context.Context) (err error) {
 	if r.srv, err = pgserver.Start(ctx, opts); err != nil {
 		return err
 	}
+	r.later(func() { _ = r.srv.Close() })
+	if r.address, err = url.Parse(r.srv.URL); err != nil {
+		return err
+	}
 	if !r.srv.CanCrash() {
 		for _, name := range []string{faultRestart, faultCrash} {
 			r.leave(name, fmt.Sprintf("the server is not ours to break: it is from %q", r.srv.Source))
@@ -163,7 +164,6 @@ func (r *run) openServer(ctx context.Context) (err error) {
 	if r.net != nil && r.srv.Source != "local" {
 		r.leave("partitions of a network namespace",
 			fmt.Sprintf("the server from %q does not listen there", r.srv.Source))
-		_ = r.net.Close()
 		r.net = nil
 	}
 	if err := r.shortenNotices(ctx); err != nil {
@@ -181,8 +181,8 @@ func (r *run) openDatabase(ctx context.Context) error {
 	if err := r.admin(ctx, "CREATE DATABASE "+r.database); err != nil {
 		return err
 	}
-	r.url = r.at(r.srv.URL, "")
-	cfg, err := pgxpool.ParseConfig(r.url)
+	r.later(r.dropDatabase)
+	cfg, err := pgxpool.ParseConfig(r.at(r.address.Host))
 	if err != nil {
 		return err
 	}
@@ -190,18 +190,18 @@ func (r *run) openDatabase(ctx context.Context) error {
 	if r.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return err
 	}
+	r.later(r.pool.Close)
 	if err := migrations.Up(ctx, r.pool, nil); err != nil {
 		return err
 	}
 	if _, err := r.pool.Exec(ctx, tablesSQL); err != nil {
 		return err
 	}
-	var most int
-	if err := r.pool.QueryRow(ctx,
-		"SELECT current_setting('max_prepared_transactions')::integer").Scan(&most); err != nil {
+	if err := r.pool.QueryRow(ctx, `SELECT current_setting('max_prepared_transactions')::integer > 0, rolsuper
+		FROM pg_roles WHERE rolname = current_user`).Scan(&r.prepare, &r.super); err != nil {
 		return err
 	}
-	if r.prepare = most > 0; !r.prepare {
+	if !r.prepare {
 		r.leave("PREPARE TRANSACTION of an enqueue", "max_prepared_transactions is 0")
 	}
 	if err := r.openTenant(ctx); err != nil {
@@ -213,6 +213,7 @@ func (r *run) openDatabase(ctx context.Context) error {
 		r.locks = true
 	}
 	r.client = fifo.Open(r.pool, &fifo.Config{Logger: logger(r.probes.log)})
+	r.later(func() { _ = r.client.Close() })
 	for name, q := range queues {
 		if q.settings == (fifo.Settings{}) {
 			continue
@@ -224,19 +225,23 @@ func (r *run) openDatabase(ctx context.Context) error {
 	return nil
 }
 
+// dropDatabase is of use on a server that is not the run's own.
+func (r *run) dropDatabase() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = r.admin(ctx, "DROP DATABASE IF EXISTS "+r.database+" WITH (FORCE)")
+	if r.tenant != "" {
+		_ = r.admin(ctx, "DROP ROLE IF EXISTS "+r.tenant)
+	}
+}
+
 // harness is the harness's own application_name.
 const harness = "torture"
 
-// at returns a URL of the run's database; host is another one to reach it by.
-func (r *run) at(base, host string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return base
-	}
-	u.Path = "/" + r.database
-	if host != "" {
-		u.Host = host
-	}
+// at returns the URL of the run's database by which it is reached at a host and port.
+func (r *run) at(host string) string {
+	u := *r.address
+	u.Path, u.Host = "/"+r.database, host
 	return u.String()
 }
 
@@ -244,15 +249,11 @@ func (r *run) at(base, host string) string {
 func (r *run) way(w way) string {
 	switch w {
 	case byProxy:
-		return r.at(r.srv.URL, r.proxy.Addr())
+		return r.at(r.proxy.Addr())
 	case byNet:
-		u, err := url.Parse(r.srv.URL)
-		if err != nil {
-			return r.srv.URL
-		}
-		return r.at(r.srv.URL, net.JoinHostPort(r.net.HostIP(), u.Port()))
+		return r.at(net.JoinHostPort(r.net.HostIP(), r.address.Port()))
 	}
-	return r.url
+	return r.at(r.address.Host)
 }
 
 func (r *run) admin(ctx context.Context, sql string) error {
@@ -326,38 +327,15 @@ func (r *run) failed() error {
 	return r.failure
 }
 
+// later has something done at the end, before what was to be done earlier.
+func (r *run) later(f func()) { r.endings = append(r.endings, f) }
+
 // close frees all that open made. The logs stay.
 func (r *run) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	r.halt()
-	if r.hub != nil {
-		r.hub.close()
-	}
 	r.children.Wait()
-	if r.client != nil {
-		_ = r.client.Close()
-	}
-	if r.pool != nil {
-		r.pool.Close()
-	}
-	if r.proxy != nil {
-		_ = r.proxy.Close()
-	}
-	if r.srv != nil {
-		if r.database != "" && !r.srv.CanCrash() { // otherwise it goes with the server
-			_ = r.admin(ctx, "DROP DATABASE IF EXISTS "+r.database+" WITH (FORCE)")
-			if r.tenant != "" {
-				_ = r.admin(ctx, "DROP ROLE IF EXISTS "+r.tenant)
-			}
-		}
-		_ = r.srv.Close()
-	}
-	if r.net != nil {
-		_ = r.net.Close()
-	}
-	if r.hubs != "" {
-		_ = os.RemoveAll(r.hubs)
+	for _, f := range slices.Backward(r.endings) {
+		f()
 	}
 }
 

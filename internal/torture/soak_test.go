@@ -16,12 +16,9 @@ import (
 func TestSoak(t *testing.T) { //nolint:paralleltest // TestShort looks how long jobs wait, and is not to wait for this
 	cfg, err := Profile("soak")
 	require.NoError(t, err)
-	cfg.Jobs, cfg.Groups, cfg.Lanes, cfg.Logf = 2000, 50, 4, t.Logf
+	cfg.Jobs, cfg.Groups, cfg.Lanes = 2000, 50, 4
 	cfg.Faults = map[string]int{"terminates": 30, "operators": 3, "stubborn": 3, "bounces": 6}
-	report, err := Run(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Log("\n" + report.String())
-	require.Empty(t, report.Violations, "the logs are in %s", report.Artefacts)
+	report := survive(t, cfg)
 	require.Equal(t, 6, report.Faults[faultBounce])
 	require.Greater(t, report.Checked["I15"], cfg.Processes)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -26,8 +25,7 @@ const children = 1 << 40
 const (
 	doFence    = "fence"    // call the sink once
 	doSlow     = "slow"     // call it, wait a little, or for as long as the harness says, and call it again
-	doRows     = "rows"     // the same, with rows of pgx open meanwhile
-	doBunRows  = "bunrows"  // the same, with rows of bun
+	doRows     = "rows"     // the same, with rows of pgx open meanwhile, or of bun
 	doNap      = "nap"      // a statement that takes a while, and looks at its session
 	doHurry    = "hurry"    // have a statement's own context time out in a savepoint, roll that back, and go on
 	doLate     = "late"     // wait for as long as the harness says, and only then ask for a token and call the sink
@@ -44,7 +42,6 @@ const (
 	doMend     = "mend"     // have one fail in a savepoint of its own, and roll that back
 	doCommit   = "commit"   // have the COMMIT take a while
 	doSpawn    = "spawn"    // enqueue a job to another group, in the job's transaction
-	doExit     = "exit"     // end the process
 	doKill     = "kill"     // kill the process
 )
 
@@ -61,8 +58,7 @@ var chances = []struct {
 }{
 	{doFence, 100},
 	{doSlow, 40},
-	{doRows, 15},
-	{doBunRows, 15},
+	{doRows, 30},
 	{doNap, 5},
 	{doSet, 25},
 	{doKeep, 15},
@@ -84,15 +80,15 @@ var chances = []struct {
 func newTask(rng *rand.Rand, n int64, o order) task {
 	t := task{N: n}
 	if rng.IntN(o.Jobs) < poisons(o.Jobs) && !o.Soak {
-		t.Do = []string{doExit, doKill}[rng.IntN(2)]
+		t.Do = doKill
 	} else {
 		t.Do = pickDo(rng)
 	}
-	if o.Only != "" && !slices.Contains(strings.Split(o.Only, ","), t.Do) {
+	if !o.does(t.Do) {
 		t.Do = ""
 	}
 	if t.Do == doSpawn {
-		t.To = rng.Int32N(int32(o.Groups))
+		t.To = o.group(rng.Int32N(int32(o.Groups)))
 	}
 	return t
 }
@@ -112,8 +108,8 @@ func pickDo(rng *rand.Rand) string {
 func poisons(jobs int) int { return min(jobs/1500, 60) }
 
 // message returns a message with the task.
-func (t task) message(group int32, batches bool) fifo.Message {
-	queue := queueOf(group, batches)
+func (t task) message(group int32) fifo.Message {
+	queue := queueOf(group)
 	t.Tx = t.asks(queue)
 	m := fifo.Message{Queue: queue, Payload: t}
 	if m.Queue == queueLoose {
@@ -128,7 +124,7 @@ func (t task) message(group int32, batches bool) fifo.Message {
 }
 
 // kills reports whether it kills its process.
-func (t task) kills() bool { return t.Do == doExit || t.Do == doKill }
+func (t task) kills() bool { return t.Do == doKill }
 
 // readTask returns the task of a payload.
 func readTask(payload []byte) (t task, err error) {

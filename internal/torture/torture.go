@@ -23,7 +23,10 @@ import (
 // report.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	cfg = cfg.withDefaults()
-	r := &run{cfg: cfg, began: time.Now(), log: cfg.Logf, leftOut: make(map[string]string), cut: make(map[way]bool)}
+	r := &run{
+		cfg: cfg, began: time.Now(), log: cfg.Logf,
+		leftOut: make(map[string]string), cut: make(map[way]bool), injected: make(map[string]int),
+	}
 	defer r.close()
 	if err := r.open(ctx); err != nil {
 		return nil, fmt.Errorf("torture: %w", err)

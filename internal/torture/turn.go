@@ -33,6 +33,7 @@ type turn struct {
 	do      string // what its handler was to do
 	word    string // how its handler ended
 	outcome string // what became of it
+	exits   bool   // it has ended its process
 	queue   string
 	group   int32
 	attempt int32
@@ -66,7 +67,7 @@ func (c *checker) readTurns() {
 		case e.kind == evStart:
 			t = &turn{
 				start: e.at, end: forever, lost: forever, told: forever, died: c.deaths[e.proc], settled: forever,
-				wrote: forever, rows: forever, read: forever, queue: queueOf(e.group, c.batches),
+				wrote: forever, rows: forever, read: forever, queue: queueOf(e.group),
 				job: e.job, msg: e.arg, do: e.word, group: e.group, attempt: e.attempt, proc: e.proc,
 			}
 			current[k] = t
@@ -96,6 +97,8 @@ func (c *checker) readTurns() {
 			t.lost = e.at
 		case evTold:
 			t.told = e.at
+		case evExit:
+			t.exits = true
 		case evSettled:
 			// A second one is of a claim whose handler did not begin.
 			if !strings.HasPrefix(e.word, "found-") && t.settled == forever {
@@ -106,12 +109,49 @@ func (c *checker) readTurns() {
 	for _, t := range c.turns {
 		c.byGroup[t.group] = append(c.byGroup[t.group], t)
 		c.byJob[t.job] = append(c.byJob[t.job], t)
-		of := holder(t.group, t.job, c.batches)
+		of := holder(t.group, t.job)
 		c.byHolder[of] = append(c.byHolder[of], t)
 		if t.died < t.start { // its process was killed, and had not ended yet
 			t.died = t.start
 		}
 	}
+}
+
+// readDone finds which jobs are done.
+func (c *checker) readDone() {
+	note := func(msg, job int64) {
+		if !slices.Contains(c.done[msg], job) {
+			c.done[msg] = append(c.done[msg], job)
+		}
+	}
+	for i := range c.effects {
+		e := &c.effects[i]
+		note(e.msg, e.job)
+		if c.effectOf[e.job] == nil {
+			c.effectOf[e.job] = e
+		}
+	}
+	for _, d := range c.dead {
+		note(d.msg, d.id)
+	}
+}
+
+// turnOf returns the last attempt of a job with that number, or nil.
+func (c *checker) turnOf(job int64, attempt int32) (found *turn) {
+	for _, t := range c.byJob[job] {
+		if t.attempt == attempt {
+			found = t
+		}
+	}
+	return found
+}
+
+// effectBy returns the effect that an attempt has made, or nil.
+func (c *checker) effectBy(t *turn) *effect {
+	if e := c.effectOf[t.job]; e != nil && e.attempt == t.attempt {
+		return e
+	}
+	return nil
 }
 
 // readDeaths finds when each process ended: when it was killed, or ended itself, or else when that was noticed.
@@ -120,19 +160,15 @@ func (c *checker) readDeaths() {
 	for i := range c.deaths {
 		c.deaths[i] = forever
 	}
-	index := make(map[string]int32)
+	c.index = make(map[string]int32)
 	for i, name := range c.procs {
-		index[name] = int32(i)
+		c.index[name] = int32(i)
 	}
-	c.index = index
-	for i := range c.events {
-		if e := &c.events[i]; e.kind == evExit {
-			c.deaths[e.proc] = min(c.deaths[e.proc], e.at)
-			c.exits[[2]int64{int64(e.proc), e.job}] = true
-		}
+	for _, e := range c.of[evExit] {
+		c.deaths[e.proc] = min(c.deaths[e.proc], e.at)
 	}
 	for _, m := range c.marks {
-		if i, ok := index[m.proc]; ok && (m.what == faultKill || m.what == "dead") {
+		if i, ok := c.index[m.proc]; ok && (m.what == faultKill || m.what == "dead") {
 			c.deaths[i] = min(c.deaths[i], m.at)
 		}
 	}
@@ -215,12 +251,11 @@ func (c *checker) readWindows() {
 			c.down = append(c.down, window{from: begun["down"], until: m.at, proc: -1})
 		}
 	}
-	for i := range c.events {
-		if e := &c.events[i]; e.kind == evStall {
-			add(window{e.at - e.arg, e.at + int64(learn), e.proc, 0, "stall"})
-			c.frozen[e.proc] = append(c.frozen[e.proc], window{from: e.at - e.arg, until: e.at})
-			c.count("stalls", 1)
-		}
+	c.gone = join(slices.Concat(c.down, c.slow, c.unstaffed))
+	for _, e := range c.of[evStall] {
+		add(window{e.at - e.arg, e.at + int64(learn), e.proc, 0, "stall"})
+		c.frozen[e.proc] = append(c.frozen[e.proc], window{from: e.at - e.arg, until: e.at})
+		c.count("stalls", 1)
 	}
 	for _, lists := range []map[int32][]window{c.windows, c.frozen} {
 		for _, list := range lists {
@@ -232,9 +267,6 @@ func (c *checker) readWindows() {
 // away returns for how long between the two times the server was down, or did not answer at once, or nobody was at
 // work: what it was to do is as late.
 func (c *checker) away(from, until int64) (sum int64) {
-	if n := len(c.down) + len(c.slow) + len(c.unstaffed); n != c.joined {
-		c.joined, c.gone = n, join(slices.Concat(c.down, c.slow, c.unstaffed))
-	}
 	i, _ := slices.BinarySearchFunc(c.gone, from, func(w window, at int64) int { return cmp.Compare(w.until, at) })
 	for ; i < len(c.gone) && c.gone[i].from < until; i++ {
 		sum += min(c.gone[i].until, until) - max(c.gone[i].from, from)

@@ -111,9 +111,6 @@ func (r *run) sample(ctx context.Context) {
 			r.mu.Lock()
 			r.samples = append(r.samples, list...)
 			r.mu.Unlock()
-			for _, s := range list {
-				r.locked.line("%d %s %d %s %s", s.asked, s.group, s.pid, s.xid, s.who)
-			}
 		}
 	}
 }

@@ -149,8 +149,7 @@ func (r *run) await(ctx context.Context, what string, limit time.Duration, cond 
 			last, at = s, time.Now()
 		}
 		if time.Since(at) > stuckAfter {
-			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left; being injected: %q",
-				stuckAfter, what, r.jobs(ctx), r.trials())
+			r.breach("I8", "nothing happened for %v, waiting for %s: %d jobs are left", stuckAfter, what, r.jobs(ctx))
 			return true
 		}
 		if limit > 0 && time.Since(began) > limit {
@@ -174,9 +173,11 @@ var jobsSQL = `SELECT count(*) FROM pgfifo.jobs
 	WHERE queue IN (` + queueList + `) AND group_id NOT LIKE 'z%'`
 
 // jobs returns how many there are, or -1.
-func (r *run) jobs(ctx context.Context) int {
-	n := -1
-	if r.pool.QueryRow(ctx, jobsSQL).Scan(&n) != nil {
+func (r *run) jobs(ctx context.Context) int { return r.number(ctx, jobsSQL) }
+
+// number returns what a query counts, or -1 if there is no answer.
+func (r *run) number(ctx context.Context, sql string, args ...any) (n int) {
+	if r.pool.QueryRow(ctx, sql, args...).Scan(&n) != nil {
 		return -1
 	}
 	return n

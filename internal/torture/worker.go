@@ -35,7 +35,9 @@ func work(o order, book *journal, hub *rpc.Client) error {
 		}),
 		Hooks: []fifo.Hooks{{Settled: func(_ context.Context, job *fifo.Job, outcome fifo.Outcome, err error) {
 			settled(book, job, outcome, err)
-			h.waiting.settled(job.ID, job.Attempt())
+			if c, ok := h.waiting.LoadAndDelete([2]int64{job.ID, int64(job.Attempt())}); ok {
+				close(c.(chan struct{}))
+			}
 		}}},
 	})
 	defer func() { _ = client.Close() }()
@@ -61,7 +63,6 @@ func work(o order, book *journal, hub *rpc.Client) error {
 	if o.Keeps {
 		beside.Go(func() { keptErr = h.supervise(ctx, h.worker(true), &h.bounce[1]) })
 	}
-	book.write(evUp, 0, 0, 0, 0, "-")
 	err = h.supervise(ctx, h.worker(false), &h.bounce[0])
 	beside.Wait()
 	err = errors.Join(err, keptErr)
@@ -198,43 +199,27 @@ func watchStalls(book *journal) {
 }
 
 // A gate holds slow handlers back while the harness wants some to run.
-type gate struct {
-	mu   sync.Mutex
-	open chan struct{} // nil: open
-}
+type gate struct{ closed atomic.Pointer[chan struct{}] } // nil: open
 
 // shut makes wait wait.
 func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open == nil {
-		g.open = make(chan struct{})
-	}
+	closed := make(chan struct{})
+	g.closed.CompareAndSwap(nil, &closed)
 }
 
 // shutNow reports whether it is shut.
-func (g *gate) shutNow() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.open != nil
-}
+func (g *gate) shutNow() bool { return g.closed.Load() != nil }
 
 // lift lets all through.
 func (g *gate) lift() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open != nil {
-		close(g.open)
-		g.open = nil
+	if closed := g.closed.Swap(nil); closed != nil {
+		close(*closed)
 	}
 }
 
 // wait waits for lift, at most as long as limit, or until ctx is done.
 func (g *gate) wait(ctx context.Context, limit time.Duration) {
-	g.mu.Lock()
-	open := g.open
-	g.mu.Unlock()
-	if open != nil {
-		waited(ctx, open, limit)
+	if closed := g.closed.Load(); closed != nil {
+		waited(ctx, *closed, limit)
 	}
 }

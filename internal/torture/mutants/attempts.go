@@ -7,7 +7,7 @@ const deadly = "-jobs 1400 -groups 40 -processes 3 -lanes 3 -batch 1 -kills 8"
 const poisonous = "-jobs 4500 -groups 60 -processes 3 -lanes 4 -batch 1"
 
 // killing has jobs that kill their workers, and does nothing else to them.
-const killing = poisonous + " -only exit,kill"
+const killing = poisonous + " -only kill"
 
 // operated has an operator look at jobs that wait.
 const operated = contended + " -operators 20"

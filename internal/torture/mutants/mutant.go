@@ -152,11 +152,6 @@ func (m *Mutant) Overlay(root, dir string) (string, error) {
 }
 
 // CaughtBy returns which of the broken invariants were to break, in their order.
-func (m *Mutant) CaughtBy(broken []string) (by []string) {
-	for _, name := range broken {
-		if slices.Contains(m.By, name) {
-			by = append(by, name)
-		}
-	}
-	return by
+func (m *Mutant) CaughtBy(broken []string) []string {
+	return slices.DeleteFunc(slices.Clone(broken), func(name string) bool { return !slices.Contains(m.By, name) })
 }

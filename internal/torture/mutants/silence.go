@@ -13,7 +13,7 @@ const thawed = few + " -stops 3"
 const few = "-jobs 1200 -groups 40 -processes 3 -lanes 3 -batch 1"
 
 // reading has handlers that keep rows open for longer than every timeout.
-const reading = "-jobs 1500 -groups 40 -processes 3 -lanes 3 -batch 1 -reads 3 -only rows,bunrows"
+const reading = "-jobs 1500 -groups 40 -processes 3 -lanes 3 -batch 1 -reads 3 -only rows"
 
 // endless has handlers that do not end.
 const endless = contended + " -stubborn 6 -only error"

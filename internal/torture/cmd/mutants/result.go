@@ -73,14 +73,13 @@ func (r *result) torture(ctx context.Context, g *gate, dir, overlay string) {
 
 // try runs the harness once.
 func (r *result) try(ctx context.Context, g *gate, dir, program string) {
-	report := filepath.Join(dir, fmt.Sprintf("report-%d.json", r.tries))
-	args := append(r.Torture[:len(r.Torture):len(r.Torture)], "-json", report, "-seed", fmt.Sprint(r.tries))
+	args := append(r.Torture[:len(r.Torture):len(r.Torture)], "-keep", dir, "-seed", fmt.Sprint(r.tries))
 	output, err := g.execute(ctx, tryWithin, dir, program, args, r.Alone)
 	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("output-%d.txt", r.tries)), output, 0o600); err != nil {
 		r.err = err
 		return
 	}
-	b, missing := os.ReadFile(report)
+	b, missing := os.ReadFile(filepath.Join(dir, fmt.Sprintf("seed-%d", r.tries), "report.json"))
 	if missing != nil { // it was the harness that failed
 		r.err = fmt.Errorf("%w: %s", errors.Join(err, missing), lastLine(output))
 		return
@@ -99,7 +98,7 @@ func (r *result) try(ctx context.Context, g *gate, dir, program string) {
 	}
 	for _, v := range rep.Violations {
 		if len(r.by) > 0 && v.Invariant == r.by[0] {
-			r.first = v.First
+			r.first = v.Texts[0]
 			r.jobs += v.JobsUntil
 			return
 		}

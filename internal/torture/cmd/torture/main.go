@@ -4,7 +4,7 @@
 //	go run ./internal/torture/cmd/torture -profile ci
 //	go run ./internal/torture/cmd/torture -profile long -seed 7 -keep /tmp/torture
 //	go run ./internal/torture/cmd/torture -profile soak -jobs 1000000 -for 15m
-//	go run ./internal/torture/cmd/torture -jobs 5000 -groups 50 -kills 20 -json report.json
+//	go run ./internal/torture/cmd/torture -jobs 5000 -groups 50 -kills 20
 //
 // The server is one of its own, from Docker or from PostgreSQL's binaries, unless DATABASE_URL names one; faults that
 // the machine or the server does not allow are left out, and it says so.
@@ -31,7 +31,7 @@ func main() {
 }
 
 func run() error {
-	cfg, path, err := configure(os.Args[1:])
+	cfg, err := configure(os.Args[1:])
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,6 @@ func run() error {
 		return err
 	}
 	fmt.Print(report)
-	if path != "" {
-		if err := report.WriteJSON(path); err != nil {
-			return err
-		}
-	}
 	if len(report.Violations) > 0 {
 		return fmt.Errorf("%d invariants are broken", len(report.Violations))
 	}
@@ -58,7 +53,7 @@ func run() error {
 }
 
 // configure reads the flags: a profile, and what is to differ from it.
-func configure(args []string) (cfg torture.Config, path string, err error) {
+func configure(args []string) (cfg torture.Config, err error) {
 	flags := flag.NewFlagSet("torture", flag.ExitOnError)
 	profile := flags.String("profile", "", "what the other flags are by default: short, ci, long or soak")
 	flags.IntVar(&cfg.Jobs, "jobs", 0, "messages to send")
@@ -71,8 +66,7 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 	flags.DurationVar(&cfg.For, "for", 0, "send and inject no more after that time; 0: no limit")
 	flags.StringVar(&cfg.Only, "only", "",
 		"what handlers do beside writing their effects, separated by commas; all of it by default")
-	flags.StringVar(&cfg.Dir, "keep", "", "folder to keep the logs in, whatever the outcome")
-	flags.StringVar(&path, "json", "", "file for the report as JSON")
+	flags.StringVar(&cfg.Dir, "keep", "", "folder to keep the logs and the report in, whatever the outcome")
 	cfg.Faults = make(map[string]int)
 	for _, kind := range torture.Kinds {
 		flags.Func(kind.Flag, "how many: "+kind.Usage, func(text string) (err error) {
@@ -81,15 +75,15 @@ func configure(args []string) (cfg torture.Config, path string, err error) {
 		})
 	}
 	if err := flags.Parse(args); err != nil {
-		return cfg, "", err
+		return cfg, err
 	}
 	if *profile != "" {
 		if cfg, err = torture.Profile(*profile); err != nil {
-			return cfg, "", err
+			return cfg, err
 		}
 		if err := flags.Parse(args); err != nil { // what was given by name goes before the profile
-			return cfg, "", err
+			return cfg, err
 		}
 	}
-	return cfg, path, nil
+	return cfg, nil
 }
