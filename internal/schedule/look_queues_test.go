@@ -30,10 +30,10 @@ func (s *stage) delay(queue string, n int) {
 		FROM generate_series(1, $2::integer) i`, queue, n)
 }
 
-// due makes the delayed jobs of a queue due.
-func (s *stage) due(queue string, ago time.Duration) {
+// due makes the delayed jobs of a queue due at some time.
+func (s *stage) due(queue string, at time.Time) {
 	s.Helper()
-	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() - $2::interval WHERE queue = $1", queue, ago)
+	s.Exec("UPDATE pgfifo.jobs SET run_at = $2 WHERE queue = $1", queue, at)
 }
 
 // A look takes as many round trips beside a thousand queues as beside one.
@@ -52,7 +52,7 @@ func TestLooksReadAllQueuesAtOnce(t *testing.T) {
 	s.look(scout, conn)
 	require.Empty(t, s.found(scout, conn))
 
-	s.due(queues[400], 0)
+	s.due(queues[400], time.Now())
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ($1, 'new', '')", queues[900])
 	before := traced.Queries.Load()
 	require.ElementsMatch(t, []string{queues[400] + "/1", "new"}, s.found(scout, conn))
@@ -71,8 +71,9 @@ func TestLooksGoOnInTheMiddleOfAQueue(t *testing.T) {
 		}
 		_, scout, conn := s.looking(time.Second, queues...)
 		require.Empty(t, s.found(scout, conn))
+		now := time.Now()
 		for i, q := range queues {
-			s.due(q, time.Duration(i)*10*time.Millisecond) // the cursor of each is behind all of the next
+			s.due(q, now.Add(-time.Duration(i)*slack/8)) // a cursor in one is behind all jobs of the next
 		}
 		turns := scout.Turns
 		require.NoError(t, scout.lookOn(t.Context(), conn, turns.View()))
