@@ -235,26 +235,28 @@ func (m progress) lower(than progress) progress {
 	return m
 }
 
-// readDue reads some jobs that are due soon, or were a moment ago.
+// readDue reads some jobs that are due soon, or were a moment ago, of the queues that have room.
 func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
-	queue := s.Queues[p.queue]
-	if view.rooms[p.queue].room <= 0 {
-		p.queue, p.due = p.queue+1, cursor{at: p.from}
-		return nil
+	if view.rooms[p.queue].room <= 0 { // the next one is read from its beginning
+		p.due = cursor{at: p.from}
 	}
 	hints := s.hints[:0]
 	s.Turns.LookBegins()
-	h := Candidate{Key: groups.Key{Queue: queue}}
+	var h Candidate
+	due := p.due
 	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(statement("due")),
-		[]any{queue, p.due.at, p.due.id, p.until, tuning.Rows}, []any{&h.GroupID, &h.ID, &p.due.at}, func() {
-			p.due.id, h.DueIn = h.ID, time.Until(p.due.at.Add(p.ahead))
+		[]any{s.roomy(view, p.queue), p.due.at, p.due.id, p.from, p.until, tuning.Rows},
+		[]any{&h.Queue, &h.GroupID, &h.ID, &due.at}, func() {
+			due.id, h.DueIn = h.ID, time.Until(due.at.Add(p.ahead))
 			hints = append(hints, h)
 		})
 	if err != nil {
 		return err
 	}
 	if len(hints) < tuning.Rows {
-		p.queue, p.due = p.queue+1, cursor{at: p.from}
+		p.queue = len(s.Queues)
+	} else {
+		p.queue, p.due = slices.Index(s.Queues, h.Queue), due
 	}
 	return s.follow(ctx, conn, hints)
 }
@@ -263,21 +265,26 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	to := min(p.id+newBatch, p.last)
 	hints := s.hints[:0]
-	var queues []string
-	for i, q := range s.Queues {
-		if view.rooms[i].room > 0 {
-			queues = append(queues, q)
-		}
-	}
 	s.Turns.LookBegins()
 	var h Candidate
-	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")), []any{queues, p.id, to, p.until},
-		[]any{&h.Queue, &h.GroupID, &h.ID}, func() { hints = append(hints, h) })
+	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")),
+		[]any{s.roomy(view, 0), p.id, to, p.until}, []any{&h.Queue, &h.GroupID, &h.ID},
+		func() { hints = append(hints, h) })
 	if err != nil {
 		return err
 	}
 	p.id = to
 	return s.follow(ctx, conn, hints)
+}
+
+// roomy returns those of the Queues that have room, from one of them on, by its index.
+func (s *Scout) roomy(view View, from int) (queues []string) {
+	for i, q := range s.Queues[from:] {
+		if view.rooms[from+i].room > 0 {
+			queues = append(queues, q)
+		}
+	}
+	return queues
 }
 
 // follow looks at the heads of those groups of which a hint tells something new.

@@ -24,7 +24,8 @@ func plans(t *testing.T) *pgtest.Plans {
 			},
 			"due": {
 				SQL: statement("due"), Groups: 1, Index: "jobs by jobs_due",
-				Args: "'q', now() - interval '1 second', 0, now() + interval '1 second', 100",
+				Args: "'{q,r}', now() - interval '1 second', 0, now() - interval '2 seconds', " +
+					"now() + interval '1 second', 100",
 			},
 			"urgent": {
 				SQL: statement("urgent"), Groups: 100, Index: "jobs by jobs_urgent",

@@ -1,10 +1,22 @@
--- Lists up to $5 jobs of a queue that may run from some time between $2 and $4 on, in the order of these times.
+-- Lists up to $6 jobs of some queues that may run from some time until $5 on: queue for queue in the order of $1, and
+-- those of each in the order of these times.
 --
--- $1 queue, $2 and $3 time and id of the last job that was listed, $4 the latest time.
+-- $1 queues, $2 and $3 time and id of the last job of the first queue that was listed, $4 the earliest time in the
+-- others, $5 the latest time.
+--
+-- One index probe a queue, and none in those behind the last job of a full answer: the function's rows come in the
+-- order of n, so nothing is sorted. The inner LIMIT keeps it so, whatever the planner believes.
 --
 -- A hint: the job need not be its group's head. groups.sql looks at the heads.
-SELECT j.group_id, j.id, j.run_at
-FROM pgfifo.jobs j
-WHERE j.queue = $1 AND (j.run_at, j.id) > ($2, $3) AND j.run_at <= $4
-ORDER BY j.queue, j.run_at, j.id
-LIMIT $5
+SELECT k.queue, due.group_id, due.id, due.run_at
+FROM pg_catalog.unnest($1::text[]) WITH ORDINALITY AS k (queue, n)
+CROSS JOIN LATERAL (
+    SELECT j.group_id, j.id, j.run_at
+    FROM pgfifo.jobs j
+    WHERE j.queue = k.queue AND j.run_at <= $5
+      AND (j.run_at, j.id) > (CASE k.n WHEN 1 THEN $2::timestamptz ELSE $4 END,
+                              CASE k.n WHEN 1 THEN $3::bigint ELSE 0 END)
+    ORDER BY j.queue, j.run_at, j.id
+    LIMIT $6) due
+ORDER BY k.n
+LIMIT $6
