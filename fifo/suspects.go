@@ -7,12 +7,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// suspectFor is how long a job whose last attempt died runs in a process before another such job begins there, unless
+// suspectFor is how long a job whose last attempt died runs in a worker before another such job begins there, unless
 // it has ended before. One of them may be what killed the worker, and most that do kill it at once. So it takes no
 // other one with it that was lost before.
 const suspectFor = tuning.Wait / 2
 
-// suspects lets jobs whose last attempt died begin one after the other in a process. The zero value is ready.
+// suspects lets jobs whose last attempt died begin one after the other in a worker. The zero value is ready.
 type suspects struct {
 	mu    sync.Mutex
 	until time.Time
