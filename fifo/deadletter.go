@@ -12,7 +12,7 @@ import (
 
 // Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and
 // Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes
-// something does nothing.
+// something does nothing, and returns no error.
 type Letters struct {
 	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. An empty slice that is not
 	// nil means none, also in a list.
@@ -76,11 +76,12 @@ type Redrive struct {
 }
 
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts. Failures and EnqueuedAt stay. If r
-// names no letters, Redrive does nothing.
+// names no letters, Redrive does nothing, and returns no error.
 //
 // It returns the ids of the jobs, in the order that lists have of the letters: the same ids, unless they went to the
 // tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind it do not meet
-// again what goes back to its place and dies at once.
+// again what goes back to its place and dies at once. With ToTail they do, under its new id: steps until no letter
+// is left do not end while a job dies at each try.
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
@@ -170,8 +171,8 @@ func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err 
 
 var noHeaders = "{}"
 
-// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing.
-// It returns ErrInvalidID for Letters that cannot be.
+// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing,
+// and returns no error. It returns ErrInvalidID for Letters that cannot be.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 	args, err := of.chosen(s)
 	if err != nil || args == nil {

@@ -101,7 +101,7 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // than 1 MiB of a result is left unread for longer than Worker.Silence (10 seconds), while the server waits, no
 // heartbeat can be sent to it, and it would take the worker for dead: before that the context ends, with ErrLost, the
 // attempt is lost, and the job runs again. The same ends a reader of COPY TO that stands still. A statement may take as
-// long as JobTimeout lets it.
+// long as JobTimeout lets it, unless the role or the database has a statement_timeout, which holds for handlers, too.
 //
 // Leave the library's tables alone but for EnqueueTx: a handler that updates its own job's row hides its death.
 //

@@ -17,8 +17,10 @@ import (
 //     leaves them to the others; Stats.Lanes counts those that have one. The end of a session shows at once, where the
 //     system tells of it (as Linux does). With SessionLease all lanes have one session, and lose it together.
 //   - The worker has looked for work with success, no longer ago than twice PollInterval and 2 seconds: 4 seconds by
-//     default. So a server that is silent shows, too. Stats.LookedAt is when it did. A worker that has no room for more
-//     work asks the server whether it is there instead.
+//     default. So a server that is silent shows, too, and one that answers and refuses the look. Stats.LookedAt is when
+//     it did. A worker that has no room for more work asks the server whether it is there instead.
+//
+// A server that lets the worker look and refuses its claims need not make it unready: the log and Stats.Troubles tell.
 //
 // That no handler is free, or that jobs fail, does not make it unready, nor does the loss of the connection that
 // listens: polling finds what it misses. Nor is a worker to be killed because it is not ready. It dials again, for as

@@ -9,7 +9,8 @@ import (
 // Why tells why the head of a group does not run, or who runs it: State, and Reason for people. It is what was true a
 // moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, for a lane of
 // one, or because its workers try one job at a time (Unavailable, Stats.Probed). Somebody who changes the head by hand
-// holds it as well. It returns ErrJobNotFound for a group that has no jobs, and ErrInvalidID for a queue.
+// holds it as well. On a hot standby it does not know who runs a job: see Groups. It returns ErrJobNotFound for a group
+// that has no jobs, and ErrInvalidID for a queue.
 func (s Scope) Why(ctx context.Context) (Status, error) {
 	if s.level != ofGroup {
 		return Status{}, fmt.Errorf("%w: Why is for a group", ErrInvalidID)
@@ -145,8 +146,9 @@ func (s *Status) reason(state State, since time.Time) string {
 		return fmt.Sprintf("may run since %s, and waits: the %s is at its limit", when(since), what)
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
-			"no worker handles the queue, its lanes are busy, it is unavailable, or the server refuses something "+
-			"about the group (Stats.Troubles, and the log)", when(since))
+			"no worker handles the queue, the lanes of its workers are busy, they try one job of it at a time "+
+			"(Unavailable, Stats.Probed), or the server refuses something about the group "+
+			"(Stats.Troubles, and the log)", when(since))
 	}
 }
 

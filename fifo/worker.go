@@ -277,7 +277,8 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 // one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
 // once, except ErrRunning; it does not look at MinLanes. If ctx ends meanwhile, the job is given back; a handler that
-// goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout.
+// goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout. That bounds handlers, and the hooks around
+// them (Hooks.Job). RunOne waits for Hooks.Settled and the Logger for as long as they take.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
