@@ -59,7 +59,7 @@ var silence = []Mutant{
 	plant("killed-in-a-statement-unnoticed",
 		"the server goes on with the statement of a worker that was killed, and keeps its group until the end of it",
 		test(".", "TestKilledInQuery"),
-		in(connectionFile, `{"client_connection_check_interval", "1000"}`,
+		in(connectionFile, `{connectionCheck, "1000"}`,
 			`{"client_connection_check_interval", "0"}`)),
 	plant("lane-listens",
 		"a job's session listens, so that the cluster's queue of notices waits for the end of the job",
