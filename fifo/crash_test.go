@@ -16,9 +16,11 @@ import (
 func watchful(w *fifo.Worker) { w.Heartbeat = 100 * time.Millisecond }
 
 // killAll ends the sessions of a worker, by its name. Other tests' workers may have the same name in their databases.
+// The test may end before the handler that calls it.
 func (b *bed) killAll(worker string) {
-	b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "+
-		"WHERE datname = current_database() AND application_name = $1", worker)
+	_, err := b.pool.Exec(context.WithoutCancel(b.t.Context()), "SELECT pg_terminate_backend(pid) FROM "+
+		"pg_stat_activity WHERE datname = current_database() AND application_name = $1", worker)
+	require.NoError(b.t, err)
 }
 
 // kill ends a session, and waits until it is gone.

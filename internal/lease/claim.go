@@ -76,15 +76,17 @@ func (c *claim) readJob(r *rowReader) {
 }
 
 func (c *claim) claimed() *Hold {
-	if c.hold == nil || !c.locked { // a session has the group
+	hold := c.hold
+	c.hold = nil // its payloads would stay in memory until the next claim
+	if hold == nil || !c.locked { // a session has the group
 		return nil
 	}
-	c.hold.batch(c.hold.Rest)
+	hold.batch(hold.Rest)
 	if c.next.Jobs <= 1 {
-		c.hold.Seen.Ahead = max(c.ahead-1, 0)
-		c.hold.More = c.hold.Seen.Ahead > 0
+		hold.Seen.Ahead = max(c.ahead-1, 0)
+		hold.More = hold.Seen.Ahead > 0
 	}
-	return c.hold
+	return hold
 }
 
 // batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
