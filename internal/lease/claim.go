@@ -76,8 +76,9 @@ func (c *claim) readJob(r *rowReader) {
 }
 
 func (c *claim) claimed() *Hold {
+	// What stays in the lane would stay in memory until the next claim, payloads and all.
 	hold := c.hold
-	c.hold = nil // its payloads would stay in memory until the next claim
+	c.hold = nil
 	if hold == nil || !c.locked { // a session has the group
 		return nil
 	}
