@@ -85,7 +85,7 @@ var attempts = []Mutant{
 		in(savepointFile, "		p.send(stmtCursors,", "		p.send(stmtConstraints,")),
 	plant("lost-retried-at-once", "a job that kills its worker does not wait before it kills the next one",
 		run(killing, "I6"), in(attemptFile, "s.delay(t.place, t.job, diedError{})", "0")),
-	plant("suspect-leaves-unheard", "jobs that were lost wait for half a second each, although the one before has ended",
+	plant("suspect-leaves-unheard", "jobs that were lost wait for half a second each although the one before has ended",
 		test("fifo", "TestSuspectEnters"),
 		in("fifo/suspects.go", "		few = append(few, again)\n", "		_ = again\n")),
 	plant("told-taken-for-unknown", "a lane in a hook that does not return has jobs of unknown outcome",

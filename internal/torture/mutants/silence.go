@@ -70,9 +70,9 @@ var silence = []Mutant{
 			`	log.Info("pgfifo: worker stopped", "error", err)`)),
 	plant("told-behind-the-logger", "a handler hears that its session is lost when the Logger has taken its line",
 		test("fifo", "TestLoggerThatBlocks"),
-		in("fifo/crew.go", "	for _, s := range c.seats {\n		if at := s.at.Load(); at != nil && (*at).HungUp() {\n",
-			"	c.log.Warn(\"pgfifo: the session that holds groups is lost\")\n"+
-				"	for _, s := range c.seats {\n		if at := s.at.Load(); at != nil && (*at).HungUp() {\n")),
+		in("fifo/crew.go", "		if at := s.at.Load(); at != nil && (*at).HungUp() {\n",
+			"		c.log.Warn(\"pgfifo: the session that holds groups is lost\")\n"+
+				"		if at := s.at.Load(); at != nil && (*at).HungUp() {\n")),
 	plant("standby-blames-groups", "groups rest because their worker's server has become a standby",
 		test(".", "TestPromotedStandby"),
 		in("internal/lease/lane.go", ` || inRecovery(err)`, "")),
