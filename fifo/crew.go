@@ -183,7 +183,7 @@ func (c *crew) run(ctx context.Context) error {
 	// What stands beside the lanes goes on until they have ended: heartbeats above all.
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
-	defer briefly(func() { c.teller.end(c.log) })
+	defer c.teller.end(c.log)
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() {
@@ -281,12 +281,9 @@ func (c *crew) leaveLanes() {
 
 // briefly has something logged by a worker that ends, which waits no longer than lastWait for a Logger that blocks.
 func briefly(tell func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tell()
-	}()
-	within(lastWait, done)
+	var telling sync.WaitGroup
+	telling.Go(tell)
+	within(lastWait, doneOf(&telling))
 }
 
 // doneOf returns a channel that is closed when all of the group are done.
@@ -353,7 +350,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 
 // runOne works one job, if any may run.
 func (c *crew) runOne(ctx context.Context) (bool, error) {
-	defer briefly(func() { c.teller.end(c.log) })
+	defer c.teller.end(c.log)
 	s := c.seats[0]
 	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
 		return false, err

@@ -57,10 +57,12 @@ func (s *second) count(log *slog.Logger, level slog.Level) {
 	}
 }
 
-// end logs what is not counted yet, and waits for a count that is being logged.
+// end logs what is not counted yet, and waits, briefly, for a count that is being logged.
 func (t *teller) end(log *slog.Logger) {
-	t.errors.count(log, slog.LevelError)
-	t.warnings.count(log, slog.LevelWarn)
+	briefly(func() {
+		t.errors.count(log, slog.LevelError)
+		t.warnings.count(log, slog.LevelWarn)
+	})
 }
 
 // log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging.
