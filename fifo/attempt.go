@@ -122,13 +122,13 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		var wait time.Duration
 		key := hold.Key
 		again := func() { s.crew.turns.Announce(key, 0) }
-		if suspect, wait = s.crew.worker.suspects.enter(key, again); wait > 0 {
+		if suspect, wait = s.crew.suspects.enter(key, again); wait > 0 {
 			claim[hold.N].outcome.DueIn = wait
 			return a
 		}
 		defer func() {
 			if !a.ran || len(a.results) > 0 && a.results[0].outcome != Unknown {
-				s.crew.worker.suspects.leave(suspect)
+				s.crew.suspects.leave(suspect)
 			}
 		}()
 	}
@@ -139,7 +139,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		return a
 	}
 	if !suspect.IsZero() {
-		suspect = s.crew.worker.suspects.begin()
+		suspect = s.crew.suspects.begin()
 	}
 	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More)
 	a.ran = true

@@ -44,7 +44,8 @@ type crew struct {
 	seats  []*seat
 	left   *leftovers
 
-	teller teller
+	suspects *suspects
+	teller   teller
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
@@ -59,7 +60,10 @@ const settlers = 2
 
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
-	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log)}
+	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), suspects: &w.suspects}
+	if set.once {
+		c.suspects = new(suspects) // it waits for none that another call runs
+	}
 	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{
@@ -279,11 +283,15 @@ func (c *crew) leaveLanes() {
 	})
 }
 
-// briefly has something logged by a worker that ends, which waits no longer than lastWait for a Logger that blocks.
+// briefly has something logged by a worker that begins or ends. It waits no longer than lastWait for a Logger that
+// blocks.
 func briefly(tell func()) {
-	var telling sync.WaitGroup
-	telling.Go(tell)
-	within(lastWait, doneOf(&telling))
+	done := make(chan struct{})
+	go func() {
+		tell()
+		close(done)
+	}()
+	within(lastWait, done)
 }
 
 // doneOf returns a channel that is closed when all of the group are done.

@@ -223,7 +223,7 @@ func TestHookOutlivesDrain(t *testing.T) {
 	id := b.send("g", nil)[0]
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", id))
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks or Logger not returned: q/g job %d", id))
 	require.Zero(t, b.count("jobs"))
 }
 
@@ -243,7 +243,7 @@ func TestHookOfALostAttemptOutlivesDrain(t *testing.T) {
 	b.exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) VALUES ('q', 'g', $1, 1)", id)
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks not returned: q/g job %d", id))
+	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks or Logger not returned: q/g job %d", id))
 }
 
 // A stuckLog blocks at one message until it is released.
@@ -269,13 +269,15 @@ func TestLoggerThatBlocks(t *testing.T) {
 		t.Cleanup(func() { close(log.release) })
 		return func(c *fifo.Config) { c.Logger = slog.New(log) }
 	}
-	t.Run("at the end", func(t *testing.T) {
-		b := newBed(t, stuck(t, "worker stopped"))
-		r := b.run(b.worker(nop))
-		b.send("g", nil)
-		b.drained()
-		require.NoError(t, r.stop())
-	})
+	for _, at := range []string{"worker started", "worker stopped"} {
+		t.Run(at, func(t *testing.T) {
+			b := newBed(t, stuck(t, at))
+			r := b.run(b.worker(nop))
+			b.send("g", nil)
+			b.drained()
+			require.NoError(t, r.stop())
+		})
+	}
 	t.Run("session lost", func(t *testing.T) {
 		b := bySession.on(newBed(t, stuck(t, "the session that holds groups is lost")))
 		started, told := make(chan struct{}), make(chan error, tuning.Many)

@@ -104,7 +104,7 @@ func (l *leftovers) err() error {
 		parts = append(parts, "outcome unknown: "+list(l.unknown))
 	}
 	if len(l.hooked) > 0 {
-		parts = append(parts, "hooks not returned: "+list(l.hooked))
+		parts = append(parts, "hooks or Logger not returned: "+list(l.hooked))
 	}
 	if len(parts) == 0 {
 		return nil

@@ -54,6 +54,21 @@ func TestRunOneFindsAFreeGroup(t *testing.T) {
 	close(h.release)
 }
 
+// It works a job whose last attempt was lost at once, although the one before has not ended well.
+func TestRunOneOfALostJob(t *testing.T) {
+	b := newBed(t)
+	b.ledger.overlaps, b.ledger.unordered = true, true
+	id := b.send("g", nil)[0]
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
+	}, func(w *fifo.Worker) { w.Retry = func(*fifo.Job, error) time.Duration { return 0 } })
+	for ran := true; ran; {
+		ran, _ = w.RunOne(t.Context()) // the error, if any, is that of its connection
+	}
+	require.Equal(t, []int64{id, id, id}, b.ledger.order())
+	require.Len(t, b.deadLetters(), 1)
+}
+
 // When its context ends the job is given back.
 func TestRunOneGivesBack(t *testing.T) {
 	b := newBed(t)

@@ -218,7 +218,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	log, errs := w.Client.cfg.Logger, make([]error, len(crews))
 	for i, c := range crews {
-		log.Info("pgfifo: worker started", "queues", c.set.names, "lanes", c.set.lanes)
+		briefly(func() { log.Info("pgfifo: worker started", "queues", c.set.names, "lanes", c.set.lanes) })
 		running.Go(func() { errs[i] = c.run(ctx) })
 	}
 	running.Wait()
@@ -278,7 +278,8 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
 // once, except ErrRunning; it does not look at MinLanes. If ctx ends meanwhile, the job is given back; a handler that
 // goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout. That bounds handlers, and the hooks around
-// them (Hooks.Job). RunOne waits for Hooks.Settled and the Logger for as long as they take.
+// them (Hooks.Job). RunOne waits for Hooks.Settled and the Logger for as long as they take. A job whose last attempt
+// was lost begins at once, even beside another one that Run has begun.
 func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	set, err := w.withDefaults()
 	if err != nil {
