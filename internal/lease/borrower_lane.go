@@ -15,9 +15,6 @@ import (
 
 // How a Borrower gets a lane, what it does there, and how it gives it back.
 
-// quick is in what time a group is settled that is not slow any more: half of what the server is to wait for it.
-const quick = tuning.Wait / 2
-
 // laneToSettle returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody
 // has a row locked, or there is no connection, it tries again: the session has the group still.
 //
@@ -92,12 +89,8 @@ func (b *Borrower) settleBorrowed(ctx context.Context, hold *Hold, calls []Call)
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)
 	b.returnLane()
-	switch {
-	case err != nil || !b.keeper.slow.apart(hold.Key):
-	case time.Since(begin) < quick:
-		b.keeper.slow.remove(hold.Key)
-	default:
-		b.keeper.slow.add(hold.Key)
+	if err == nil {
+		b.keeper.slow.tookAlone(hold.Key, len(calls), time.Since(begin))
 	}
 	return err
 }

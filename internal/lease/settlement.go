@@ -90,10 +90,8 @@ func (k *Keeper) onLane(
 	defer of.put(lane)
 	begin := time.Now()
 	err = by(lane, ctx, some)
-	if time.Since(begin) >= quick && (err == nil || Refused(err)) { // who has kept the others waiting, is not known
-		for _, s := range some {
-			k.slow.suspect(s.head.Key)
-		}
+	if err == nil || Refused(err) {
+		k.slow.tookTogether(some, time.Since(begin))
 	}
 	if err == nil {
 		return nil

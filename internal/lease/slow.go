@@ -2,54 +2,120 @@ package lease
 
 import (
 	"sync"
+	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A slowSet has the groups whose jobs took long to settle: whatever a trigger of the user's waits for, say. It also has
-// those that are suspected of that, because they were settled together with others and it took long. Neither is settled
-// together with others. A set that is full begins anew. The zero value is ready.
+// A slowSet has the groups whose jobs take long to settle: whatever a trigger of the user's waits for, say. It also has
+// those that are suspected of that, because they were settled together with others and it took long. A group that is
+// slow is settled by itself. Of those that are suspected together, a few are at first. If one of them is quick, so are
+// all the others settled by themselves, once. If none is, it is the transactions that take long (their commits, a
+// trigger of the statement's), and these groups go on together. A set that is full begins anew. The zero value is
+// ready.
 type slowSet struct {
-	mu  sync.Mutex
-	all map[groups.Key]bool // false: suspected
+	mu    sync.Mutex
+	all   map[groups.Key]*suspicion // nil: slow
+	usual time.Duration             // what a transaction takes, however little it settles, if that is long
+}
+
+// A suspicion is against the groups of n jobs that were settled in one transaction.
+type suspicion struct {
+	n     int
+	took  time.Duration
+	tried int           // how many were to be settled by themselves
+	slow  int           // how many of them took long
+	least time.Duration // of these
+	quick bool          // one of them did not
 }
 
 // is reports whether a group was slow by itself.
 func (s *slowSet) is(key groups.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.all[key]
+	of, known := s.all[key]
+	return known && of == nil
 }
 
-// apart reports whether a group is to be settled by itself.
+// apart reports whether a group is to be settled by itself now. Call tookAlone then.
 func (s *slowSet) apart(key groups.Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, known := s.all[key]
-	return known
-}
-
-func (s *slowSet) add(key groups.Key) { s.set(key, true) }
-
-// suspect adds a group, unless it is there.
-func (s *slowSet) suspect(key groups.Key) {
-	if !s.apart(key) {
-		s.set(key, false)
+	of, known := s.all[key]
+	switch {
+	case !known || of == nil:
+		return known
+	case !s.stands(of):
+		return false
+	case of.quick:
+		return true
 	}
+	of.tried++
+	return of.tried <= tuning.Few
 }
 
-func (s *slowSet) set(key groups.Key, slow bool) {
+// add adds a group that is slow.
+func (s *slowSet) add(key groups.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.set(key, nil)
+}
+
+func (s *slowSet) set(key groups.Key, of *suspicion) {
 	if s.all == nil || len(s.all) >= tuning.Known {
-		s.all = make(map[groups.Key]bool)
+		s.all = make(map[groups.Key]*suspicion)
 	}
-	s.all[key] = slow
+	s.all[key] = of
 }
 
-func (s *slowSet) remove(key groups.Key) {
+// long reports whether a transaction that settled n jobs has taken long because of what they are.
+func (s *slowSet) long(n int, took time.Duration) bool {
+	s.usual = min(s.usual, took)
+	return took-s.usual >= tuning.Slow+time.Duration(n)*tuning.Gap
+}
+
+// stands reports whether a suspicion is not explained by what all transactions take.
+func (s *slowSet) stands(of *suspicion) bool { return of != nil && s.long(of.n, of.took) }
+
+// tookTogether says how long it took to settle jobs of several groups in one transaction.
+func (s *slowSet) tookTogether(some []*settlement, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, key)
+	if !s.long(len(some), took) {
+		return
+	}
+	of := &suspicion{n: len(some), took: took}
+	for _, one := range some {
+		if old, known := s.all[one.head.Key]; !known || old != nil {
+			s.set(one.head.Key, of)
+		}
+	}
+}
+
+// tookAlone says how long it took to settle n jobs of a group in a transaction of its own.
+func (s *slowSet) tookAlone(key groups.Key, n int, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	long := s.long(n, took)
+	of, known := s.all[key]
+	switch {
+	case !known:
+	case long:
+		s.all[key] = nil
+	default:
+		delete(s.all, key)
+	}
+	switch {
+	case !s.stands(of):
+	case !long:
+		of.quick = true
+	default:
+		if of.slow++; of.slow == 1 || took < of.least {
+			of.least = took
+		}
+		if of.slow == tuning.Few && !of.quick {
+			s.usual = of.least
+		}
+	}
 }
