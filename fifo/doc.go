@@ -287,7 +287,8 @@
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //
 // What all processes that use a queue must agree on is in the database, one row a queue: Settings. Each process says at
-// its start what it should be, with Configure, and one that says something else than is stored gets an error.
+// its start what it should be, with Configure. One that says something else than is stored gets ErrConflict: it logs
+// that and goes on, with what is stored. Configure and Reconfigure say which role may call them.
 //
 // Settings.Limit is how many jobs of the queue may run at once, over all processes. It is kept by row locks, so it is
 // never exceeded, and nothing has to be repaired after a crash. A group whose turn it is waits for a slot in its place,
