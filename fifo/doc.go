@@ -12,7 +12,7 @@
 //
 //	worker := &fifo.Worker{Client: client}
 //	worker.Handle("mail", fifo.JSON(func(ctx context.Context, job *fifo.Job, m Welcome) error {
-//		tx, err := job.Tx(ctx) // commits with the job's completion, or not at all
+//		tx, err := job.Tx(ctx) // commits with the job, or not at all; bun's, with ? for a value: job.PgxTx has $1
 //		if err != nil {
 //			return err
 //		}
@@ -238,18 +238,20 @@
 // their own transaction. Its checks are those of Client.Enqueue, but that no deduplication is NULL and an empty
 // dedup_id is an error. Its result is a Receipt: id, duplicate, replaced.
 //
-//	SELECT pgfifo.enqueue('mail', 'user-7', 'a text')
-//	SELECT pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour')
-//	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
+//	SELECT pgfifo.enqueue('mail', 'user-7', 'a text');
+//	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7');
 //
-// The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. In the
-// SELECT list of a query it is called in the order of the ORDER BY, if that does not use its result and the query has
-// no DISTINCT or UNION, and no function that returns sets, beside which it is called once more for each set. Behind
-// FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each
-// column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large 54000, and a job that a
-// trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified: workers find the job at
-// their next look, after PollInterval at most.
+//	-- in a trigger of PL/pgSQL, where a SELECT would need a place for its result
+//	PERFORM pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour');
+//
+// The payload is a text, a jsonb or a bytea; cast a json to one of them. A literal or a parameter without a type is a
+// text, so write $3::bytea for bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for
+// Config.CommitOrder. In the SELECT list of a query it is called in the order of the ORDER BY, if that does not use its
+// result and the query has no DISTINCT or UNION, and no function that returns sets, beside which it is called once more
+// for each set. Behind FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL
+// calls once for each column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large
+// 54000, and a job that a trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified:
+// workers find the job at their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //
