@@ -49,9 +49,10 @@
 //     job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
-//     internal/lease says which few are not counted. No job is charged whose handler has not begun, but for those that
-//     a process is just claiming when it dies: they are charged as all are that it runs. So those whose last attempt
-//     was lost begin one after the other in a worker: the next when one has ended, or after half a second.
+//     internal/lease says which few are not counted. No job is charged whose handler has not begun, with one exception:
+//     a process that dies has all jobs charged that it runs, and those that it is just claiming. So that one job does
+//     not use up the attempts of others, those whose last attempt was lost begin one after the other in a worker: the
+//     next when one has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
@@ -278,8 +279,9 @@
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into
-// another group or queue. None of them changes a running job, and none waits for one. (A handler that pauses a queue
-// should do so on the pool: see Pause.) Cancel ends what runs, by the handler's context, Terminate by force, and
+// another group or queue. None of them changes a running job, and none waits for one. (A handler should pause, redrive,
+// delete dead letters and configure on the pool, not in its job's transaction: until the job ends, others wait who do
+// the same.) Cancel ends what runs, by the handler's context, Terminate by force, and
 // WaitEmpty waits until nothing is left.
 //
 //	g := client.Queue("payments").Group("account-7")

@@ -88,8 +88,8 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, s, ErrInvalidState) }
 
 // Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in all of the
-// given states at once. For the groups whose heads fail, ask for all, and take those with Attempts. A page goes on behind
-// the whole group of its After, whatever id that has.
+// given states at once. For the groups whose heads fail, ask for all, and take those with Attempts. A page goes on
+// behind the whole group of its After, whatever id that has.
 //
 // It looks at heads. A job that runs behind one is not told of here: see WhyJob. There may be one with a
 // Settings.GroupLimit; and with a SessionLease, if a lower id was committed while it ran. The head is OverLimit then:
