@@ -307,7 +307,8 @@
 //
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for
 // gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
-// wait and that the worker does not handle: see Config.Logger and Worker.SweepInterval.
+// wait and that the worker does not handle: see Config.Logger and Worker.SweepInterval. The page docs/production.md of
+// the module says what to alert on.
 //
 // # Upgrades
 //
