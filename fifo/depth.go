@@ -8,8 +8,9 @@ import (
 )
 
 // A Depth is how much there is in a queue, or in a group. DueSince counts each job whose time has come: also one that
-// runs, that is paused, or that waits behind others of its group. So it grows old during a pause, too, behind a job that
-// blocks its group, and while a long job runs. Why tells which, and Groups with Paused lists what is paused or blocked.
+// runs, that is paused, or that waits behind others of its group. So it grows old during a pause, too, behind a job
+// that blocks its group, and while a long job runs. Why tells which, and Groups with Paused lists what is paused or
+// blocked.
 type Depth struct {
 	Jobs        int       // those that wait and those that run
 	Groups      int       // groups with jobs; of a group 0 or 1
