@@ -30,6 +30,8 @@ import (
 
 type Transfer struct{ Amount int }
 
+type Order struct{ Item string }
+
 func check(error) {}
 
 func good([]*fifo.Job) (int, error) { return 0, nil }

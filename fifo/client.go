@@ -58,8 +58,9 @@ type Config struct {
 	Hooks []Hooks
 	// Logger is told of what happens in the background. At level Error: jobs that are given up, panics (with the
 	// stack), and handlers that go on after the end of their context. At level Warn: failed and lost attempts, trouble
-	// with the database or a group, and queues in which jobs wait and that the worker does not handle. At level Debug:
-	// jobs that were given back.
+	// with the database or a group, and queues in which jobs wait and that the worker does not handle. At level Info:
+	// that a worker starts or stops, that a queue is available again, and that dead letters have expired. At level
+	// Debug: jobs that were given back. The page docs/production.md of the module has the messages and their fields.
 	//
 	// Of failed attempts a worker logs 10 errors and 10 warnings a second. It counts the others of each level in one
 	// line more, when the second is over or when Run or RunOne ends; Hooks.Settled has all. Payloads are never logged,
@@ -70,7 +71,9 @@ type Config struct {
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
 // call that needs it. So is a connection with standard_conforming_strings off or a client_encoding that is not UTF8:
-// ErrNonconforming. The caller still owns pool, and closes it after the Client. Open panics if pool is nil.
+// ErrNonconforming. The caller still owns pool, and closes it after the Client. If Run has returned ErrDrainTimeout,
+// leave that to the end of the program: pool.Close waits for each connection that is taken from the pool, and a handler
+// that was left behind may have one. Open panics if pool is nil.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	if pool == nil {
 		panic("fifo: Open: nil pool")

@@ -90,7 +90,7 @@ type Redrive struct {
 // redrive that one to the tail.
 //
 // At the tail it runs behind all that was enqueued before, as a message that is enqueued now does, also with
-// Config.CommitOrder.
+// Config.CommitOrder: then Redrive waits for open transactions that have enqueued to the same groups.
 //
 // It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
 // and ErrInvalidMessage for a payload or headers that cannot be.

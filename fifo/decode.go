@@ -40,7 +40,7 @@ func (e *payloadError) Error() string {
 	syntax, misfit := (*json.SyntaxError)(nil), (*json.UnmarshalTypeError)(nil)
 	switch {
 	case errors.As(e.err, &syntax): // its own text quotes a character
-		return fmt.Sprintf("not JSON, at byte %d", syntax.Offset)
+		return fmt.Sprintf("not JSON, at byte %d (a Payload of type string or []byte is sent as it is)", syntax.Offset)
 	case errors.As(e.err, &misfit):
 		kind, _, _ := strings.Cut(misfit.Value, " ") // "number 4111111111111111"
 		return fmt.Sprintf("JSON %s for %s of type %v, at byte %d", kind, cmp.Or(misfit.Field, "a value"),

@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// A Depth is how much there is in a queue, or in a group.
+// A Depth is how much there is in a queue, or in a group. DueSince counts each job whose time has come: also one that
+// runs, that is paused, or that waits behind others of its group. So it grows old during a pause, too, behind a job
+// that blocks its group, and while a long job runs. Why tells which, and Groups with Paused lists what is paused or
+// blocked.
 type Depth struct {
 	Jobs        int       // those that wait and those that run
 	Groups      int       // groups with jobs; of a group 0 or 1
 	OldestAt    time.Time // when the oldest of them was enqueued; zero: there are none
-	DueSince    time.Time // since when some job could have run, if nothing were before it; zero: none is due
+	DueSince    time.Time // since when the first of them is due; zero: none is yet
 	DeadLetters int       // given up and not deleted
 	More        bool      // of MeasureUpTo: there are more jobs, or dead letters, than it has counted
 }

@@ -12,7 +12,7 @@
 //
 //	worker := &fifo.Worker{Client: client}
 //	worker.Handle("mail", fifo.JSON(func(ctx context.Context, job *fifo.Job, m Welcome) error {
-//		tx, err := job.Tx(ctx) // commits with the job's completion, or not at all
+//		tx, err := job.Tx(ctx) // commits with the job, or not at all; bun's, with ? for a value: job.PgxTx has $1
 //		if err != nil {
 //			return err
 //		}
@@ -49,9 +49,10 @@
 //     job unknowingly.
 //   - Nothing lost. A job leaves the table by success, as a dead letter, by Purge or Delete, or by Discard. An attempt
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
-//     internal/lease says which few are not counted. No job is charged whose handler has not begun, but for those that
-//     a process is just claiming when it dies: they are charged as all are that it runs. So those whose last attempt
-//     was lost begin one after the other in a worker: the next when one has ended, or after half a second.
+//     internal/lease says which few are not counted. No job is charged whose handler has not begun, with one exception:
+//     a process that dies has all jobs charged that it runs, and those that it is just claiming. So that one job does
+//     not use up the attempts of others, those whose last attempt was lost begin one after the other in a worker: the
+//     next when one has ended, or after half a second.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
@@ -238,18 +239,20 @@
 // their own transaction. Its checks are those of Client.Enqueue, but that no deduplication is NULL and an empty
 // dedup_id is an error. Its result is a Receipt: id, duplicate, replaced.
 //
-//	SELECT pgfifo.enqueue('mail', 'user-7', 'a text')
-//	SELECT pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour')
-//	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7')
+//	SELECT pgfifo.enqueue('mail', 'user-7', 'a text');
+//	SELECT id, duplicate FROM pgfifo.enqueue('mail', NULL, 'a text', ungrouped => true, dedup_id => 'welcome-7');
 //
-// The payload is a text, a jsonb or a bytea; a literal or a parameter without a type is a text, so write $3::bytea for
-// bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for Config.CommitOrder. In the
-// SELECT list of a query it is called in the order of the ORDER BY, if that does not use its result and the query has
-// no DISTINCT or UNION, and no function that returns sets, beside which it is called once more for each set. Behind
-// FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL calls once for each
-// column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large 54000, and a job that a
-// trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified: workers find the job at
-// their next look, after PollInterval at most.
+//	-- in a trigger of PL/pgSQL, where a SELECT would need a place for its result
+//	PERFORM pgfifo.enqueue('mail', 'user-7', to_jsonb(NEW), headers => '{"via": "trigger"}', delay => '1 hour');
+//
+// The payload is a text, a jsonb or a bytea; cast a json to one of them. A literal or a parameter without a type is a
+// text, so write $3::bytea for bytes. The others are run_at, priority, max_attempts, replace, and commit_order, for
+// Config.CommitOrder. In the SELECT list of a query it is called in the order of the ORDER BY, if that does not use its
+// result and the query has no DISTINCT or UNION, and no function that returns sets, beside which it is called once more
+// for each set. Behind FROM or LATERAL it is called in any order. Write no (pgfifo.enqueue(...)).*, which PostgreSQL
+// calls once for each column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large
+// 54000, and a job that a trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified:
+// workers find the job at their next look, after PollInterval at most.
 //
 // # Several queues in one worker
 //
@@ -276,8 +279,9 @@
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into
-// another group or queue. None of them changes a running job, and none waits for one. (A handler that pauses a queue
-// should do so on the pool: see Pause.) Cancel ends what runs, by the handler's context, Terminate by force, and
+// another group or queue. None of them changes a running job, and none waits for one. (A handler should pause, redrive,
+// delete dead letters and configure on the pool, not in its job's transaction: until the job ends, others wait who do
+// the same.) Cancel ends what runs, by the handler's context, Terminate by force, and
 // WaitEmpty waits until nothing is left.
 //
 //	g := client.Queue("payments").Group("account-7")
@@ -287,7 +291,8 @@
 //	held, err := client.Groups(ctx, fifo.Page{}, fifo.Held)
 //
 // What all processes that use a queue must agree on is in the database, one row a queue: Settings. Each process says at
-// its start what it should be, with Configure, and one that says something else than is stored gets an error.
+// its start what it should be, with Configure. One that says something else than is stored gets ErrConflict: it logs
+// that and goes on, with what is stored. Configure and Reconfigure say which role may call them.
 //
 // Settings.Limit is how many jobs of the queue may run at once, over all processes. It is kept by row locks, so it is
 // never exceeded, and nothing has to be repaired after a crash. A group whose turn it is waits for a slot in its place,
@@ -302,7 +307,8 @@
 //
 // Worker.Ready says whether a worker can find and take jobs, for a readiness probe; Worker.Stats has numbers, for
 // gauges. The log tells of attempts that fail, of trouble with the database or a group, and of queues in which jobs
-// wait and that the worker does not handle: see Config.Logger and Worker.SweepInterval.
+// wait and that the worker does not handle: see Config.Logger and Worker.SweepInterval. The page docs/production.md of
+// the module says what to alert on.
 //
 // # Upgrades
 //

@@ -42,7 +42,7 @@ type Receipt struct {
 // A transaction that enqueues several times, with the same DedupIDs as another one in a different order, may deadlock
 // with it; PostgreSQL ends one of them (40P01). It also ends a transaction at REPEATABLE READ that meets a duplicate
 // which has been committed since it began (40001). Such a transaction replaces nothing that an earlier call has
-// enqueued.
+// enqueued. At SERIALIZABLE it may be ended (40001) though it shares nothing with others.
 //
 // A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
 // begin until the transaction has ended, and the others of its group wait for that.

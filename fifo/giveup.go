@@ -15,13 +15,16 @@ const (
 	// ToDeadLetters moves the job to the dead letters, or to Queue.DeadLetterQueue; its group goes on.
 	ToDeadLetters GiveUp = iota
 	// BlockGroup stops the group, and the job stays in its place. Nothing more of the group starts. With a GroupLimit,
-	// what runs goes on. Client.Pauses lists the group, and so does Groups with Paused. Both name the job. Scope.Resume
-	// gives the job all its attempts again, Scope.Bury (with Pause.Job) moves it to the dead letters; either lets the
-	// group go on. A job that uses up its attempts while another one blocks the group blocks it next, when its turn
-	// comes; so does one whose group somebody is pausing or resuming in an open transaction, and Blocked is told each
-	// time. If a job uses up its attempts while an operator has paused its group, the pause does not name it. After
-	// Resume, that job blocks the group. A job whose handler returns DeadLetter becomes a dead letter all the same, and
-	// stops nothing.
+	// what runs goes on. Client.Pauses lists the group, and so does Groups with Paused. Both name the job.
+	//
+	// Two calls let the group go on. Scope.Resume gives the job all its attempts again; mend it before (Scope.Edit), or
+	// what it depends on. Scope.Bury, with Pause.Job, moves it to the dead letters.
+	//
+	// A job may use up its attempts while another one blocks the group, or while somebody pauses or resumes it in an
+	// open transaction. Then it blocks the group when its turn comes, and Blocked is told once more. If an operator has
+	// paused the group, the pause does not name the job: it blocks the group after Resume.
+	//
+	// A job whose handler returns DeadLetter becomes a dead letter all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard

@@ -28,9 +28,10 @@ type Message struct {
 	// whose id is drawn: Job.GroupID. GroupID must be empty then. Queue.BatchGroups works many in one transaction.
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
-	// anything else; nil is the empty payload. At most MaxPayloadBytes. For a handler made by JSON[string] a text has
-	// to be JSON: give it as a type of your own. It is ErrInvalidMessage if it is a struct with unexported fields,
-	// and none that JSON sees, such as a *bytes.Buffer or most errors, unless it has a MarshalJSON or MarshalText.
+	// anything else; nil is the empty payload. At most MaxPayloadBytes. So for a handler made by JSON a string has to
+	// be JSON: for JSON[string], give the text as a type of your own. It is ErrInvalidMessage if it is a struct with
+	// unexported fields, and none that JSON sees, such as a *bytes.Buffer or most errors, unless it has a MarshalJSON
+	// or MarshalText.
 	Payload any
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
 	// microseconds; at most MaxDelay.
@@ -54,17 +55,20 @@ type Message struct {
 	// most 128 bytes of printable UTF-8; empty: none.
 	DedupID string
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
-	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. One that runs,
-	// that was tried, or that somebody is changing stays as it is, and the message is a plain duplicate: see
-	// Receipt.Replaced. So does one that a worker has claimed and not begun, because a hook of the job before takes
-	// long.
+	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. It does not
+	// begin while the transaction that replaces is open. A job that was given back with no attempt counted, by Snooze
+	// say, waits too. If somebody has a delayed or paused job locked, the call waits a quarter of a second at most: it
+	// may be a claim that gives the job back.
 	//
-	// What was given back with no attempt counted, by Snooze say, waits. So may a job behind the head of a batch: if it
-	// has begun as it was, the batch is undone and runs again.
+	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
+	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ all do, but those of the
+	// same call. Then the message is dropped, as a duplicate, and Receipt.Replaced is false. The window may go on when
+	// the job is done. If the last message must not be lost: make DedupWindow shorter than Delay (Settings), and when
+	// Replaced is false, enqueue again without a DedupID.
 	//
-	// A duplicate that has replaced nothing is dropped, and the window may go on when the job is done. If the last
-	// message must not be lost: make DedupWindow shorter than Delay (Settings), and when Replaced is false, enqueue
-	// again without a DedupID.
+	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
+	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the
+	// transaction that replaces, a second at most for each job.
 	Replace bool
 }
 

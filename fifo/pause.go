@@ -38,8 +38,8 @@ const MaxReasonBytes = 1024
 // name is not the one that was meant.
 //
 // In a handler, pause on the pool, not in the job's transaction. Until the job ends, workers do not see a pause that is
-// made in its transaction, and others who pause or resume the same queue or group wait. An attempt that fails undoes
-// the pause.
+// made in its transaction, and others who pause or resume the same queue or group wait. So do those who take jobs out
+// of that group, if a job blocks it. An attempt that fails undoes the pause.
 func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, _, err = s.pause(ctx, "pause", reason)
 	return was, jobs, err
@@ -90,9 +90,9 @@ func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
 }
 
 // Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those
-// were. A running job stays, and so does one that somebody else has locked. Jobs behind the head of a batch are not
-// locked: they are deleted, and the batch is undone and runs again without them. Run it inside a transaction to look
-// before you commit: the jobs stand still until then. Workers are told.
+// were. A running job stays, and so does one that somebody else has locked. A batch has the first job of its group
+// locked and no other: those behind it are deleted, and the batch is undone and runs again without them. Run it inside
+// a transaction to look before you commit: the jobs stand still until then. Workers are told.
 func (s Scope) Purge(ctx context.Context) (n int, err error) {
 	xid := int64(0)
 	err = s.unblocking(ctx, "purge", func(s Scope) error {

@@ -61,6 +61,12 @@ type Queue struct {
 	//
 	// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch
 	// wrote, and they run again all the same.
+	//
+	// With BatchGroups, one job can have the others charged with an attempt: if its handler ends the transaction by
+	// hand, leaves rows open, or returns while its statement runs; if its row cannot be read; if the server refuses its
+	// end, for a trigger of yours or a lock that is waited for too long; or if COMMIT alone refuses, for a NOTIFY when
+	// the queue of notices is full, a temporary table ON COMMIT DELETE ROWS to which another one refers, or an
+	// extension.
 	BatchJobs, BatchGroups int
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to the worker's; negative: no limit.

@@ -41,9 +41,12 @@ type Settings struct {
 	// client's pool, so a group starts as many jobs a second as the disk flushes. If the pool has no connection for
 	// that within a second, the job is given back, and its group rests for a moment. A batch has one job there.
 	//
+	// Room that another process leaves is found within a PollInterval.
+	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
-	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on
-	// marking its attempts.
+	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on marking
+	// its attempts. An attempt that died
+	// just before it had its first such limit may not be counted.
 	GroupLimit int
 	// SessionLease gives the queue another lease, for long jobs. A job runs without an open transaction then, and any
 	// number of them share one connection of their worker. What is promised is the same; see the package's
@@ -137,10 +140,12 @@ func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings
 }
 
 // Configure gives settings to a queue that nobody has configured. If it has the same already, it changes nothing: call
-// it at each start, in every process. If it has others, Configure returns ErrConflict and changes nothing either; see
-// Reconfigure. It returns ErrInvalidID for a group, and ErrInvalidSettings.
+// it at each start, in every process. If it has others, Configure returns ErrConflict and changes nothing either. Log
+// that and go on: what is stored holds for this process, too. A program that ends at ErrConflict does not start again
+// after a Reconfigure. Configure returns ErrInvalidID for a group, and ErrInvalidSettings.
 //
-// If they are stored already, the right to read them is enough.
+// With the roles of package migrations a worker or an admin may store settings. A producer may only read them, and gets
+// the server's error (42501) while there are none: on a new system workers start first, or a deploy job configures.
 func (s Scope) Configure(ctx context.Context, want Settings) error {
 	const verb = "configure"
 	want, err := want.checked()
@@ -170,10 +175,15 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 
 // Reconfigure replaces the settings of a queue, if they are those of from. Else it returns ErrConflict and changes
 // nothing. A queue that nobody has configured has the defaults. Processes that go on calling Configure with the
-// replaced ones get ErrConflict. So a new release calls Configure with the new ones, and Reconfigure if it gets
-// ErrConflict; if that returns ErrConflict too, others have been quicker, or are newer: it logs that and goes on. It
-// returns ErrInvalidID for a group, and ErrInvalidSettings, also for a SessionLease or GroupLimit that the queue cannot
-// get because it has, or had, the other.
+// replaced ones get ErrConflict.
+//
+// With the roles of package migrations only an admin may call it: a deploy job, say, before the new release starts. A
+// new release that has the right may do it by itself. It calls Configure with the new settings, and Reconfigure if that
+// returns ErrConflict. If Reconfigure returns ErrConflict too, others were quicker, or are newer: it logs that and goes
+// on.
+//
+// It returns ErrInvalidID for a group, and ErrInvalidSettings, also for a SessionLease or GroupLimit that the queue
+// cannot get because it has, or had, the other.
 func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 	const verb = "reconfigure"
 	from, err := from.checked()

@@ -58,7 +58,7 @@ const MaxQueued = 10_000
 // A State is what a job is doing. Of several that are true it is the first in this order.
 type State int
 
-// States of the head of a group. Groups may be asked for Held and Paused.
+// States of the head of a group. Groups may be asked for Held, for Paused, or for both at once.
 const (
 	Held       State = iota + 1 // it is running, or somebody else has it locked
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
@@ -87,8 +87,9 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // text.
 func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, s, ErrInvalidState) }
 
-// Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in each of the
-// given states. A page goes on behind the whole group of its After, whatever id that has.
+// Groups returns the groups that have jobs, in the order of their ids: all of them, or those that are in all of the
+// given states at once. For the groups whose heads fail, ask for all, and take those with Attempts. A page goes on
+// behind the whole group of its After, whatever id that has.
 //
 // It looks at heads. A job that runs behind one is not told of here: see WhyJob. There may be one with a
 // Settings.GroupLimit; and with a SessionLease, if a lower id was committed while it ran. The head is OverLimit then:

@@ -5,23 +5,29 @@ import (
 )
 
 // Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
-// attempt is counted, however long that lasts, as with Snooze. Its group waits as the queue's Retry says: at least a
-// tenth of a second, and 5 seconds at most, so that it does not wait long for what is up again. For Retry each time in
-// a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a Snooze
-// around it, or in it, says how long instead. A nil err stands for "unavailable".
+// attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".
 //
-// That holds after JobTimeout, too. So say it of a call that was refused, or that has ended by a timeout of its own,
-// and not of the end of the handler's context: a job that never ends in time would be tried for ever, its group behind
-// it.
+// The group waits as the queue's Retry says, but a tenth of a second at least, and 5 seconds at most. For Retry each
+// time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a
+// Snooze around it, or in it, says how long instead.
 //
-// When 5 groups of a queue have said so (a call of a BatchHandler counts once), and no job of it was done in between,
-// the worker probes the queue: it tries one job at a time, in no batch. After each that says so again it pauses: for
-// half a second first, then twice as long each time, up to 5 seconds. The other groups wait in line, and are not asked.
-// When a handler returns without an error, the queue has full speed again at once, in this worker: others find out by
-// their own next probes. Another failure, a panic, a Snooze, or an attempt that is lost or given back says nothing of
-// what was down: the next probe follows at once. When a probe has taken a minute, the next one begins beside it. Jobs
-// that ran when probing began go on, and say nothing either. Other queues do not wait, each worker probes for itself,
-// and RunOne never does. See Stats.Probed.
+// No attempt is counted after JobTimeout either. So return Unavailable for a call that was refused, or that has ended
+// by a timeout of its own, and not for the end of the handler's context: a job that never ends in time would be tried
+// for ever, its group behind it.
+//
+// The worker probes a queue when 5 of its groups have said so, and no job of it was done in between. (A call of a
+// BatchHandler counts once.) Then it tries one job at a time, in no batch, and the other groups wait in line. What
+// follows depends on the end of the probe:
+//
+//   - The handler returns no error: the queue has full speed again at once, in this worker. Others find out by their
+//     own next probes.
+//   - It says Unavailable: the worker pauses, for half a second first, then twice as long each time, up to 5 seconds.
+//   - Another failure, a panic, a Snooze, or an attempt that is lost or given back says nothing of what was down: the
+//     next probe follows at once.
+//   - It has not ended after a minute: the next probe begins beside it.
+//
+// Jobs that ran when probing began go on, and say nothing either. Other queues do not wait, each worker probes for
+// itself, and RunOne never does. See Stats.Probed.
 //
 // For a BatchHandler it is as with Snooze. DeadLetter around it, or in it, has the last word, and a panic with it is a
 // panic.

@@ -13,7 +13,7 @@ import (
 //
 // Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and does not wait for a running
 // job. If it did nothing it returns an error that says why: ErrJobHeld for a job that is running, or that somebody else
-// is changing, and ErrJobNotFound. Jobs that run in a batch behind the head of their group are not held: they are
+// is changing, and ErrJobNotFound. A batch has the first job of its group locked and no other: those behind it are
 // changed, and the batch is undone, and runs again without them or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {

@@ -179,8 +179,8 @@ type settings struct {
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
 // of those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If
 // not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a
-// standby, say. In any case it returns within 2 seconds more, or 5 if the Logger blocks. What is left behind, such as
-// an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
+// standby, say. In any case it returns 7 seconds after DrainTimeout at the latest, or 10 if the Logger blocks. What is
+// left behind, such as an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
 // ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost

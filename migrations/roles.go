@@ -38,7 +38,8 @@ type Roles struct {
 	// fifo.Client or a Scope. Defaults to "pgfifo_reader".
 	Reader string
 	// Admin does what Reader does, and calls the verbs of a fifo.Scope that change something; Terminate needs
-	// pg_signal_backend besides. It does not enqueue. Defaults to "pgfifo_admin".
+	// pg_signal_backend besides. It may call Client.Enqueue, without a DedupID, because a redrive needs that right, and
+	// not pgfifo.enqueue. Defaults to "pgfifo_admin".
 	Admin string
 }
 

@@ -102,7 +102,7 @@
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
-// and that of quick hooks: package fifo gives a claim back that waits for slow ones.
+// (a second at most) and that of quick hooks (50 ms: package fifo gives a claim back that waits for longer ones).
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
