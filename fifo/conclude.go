@@ -97,7 +97,7 @@ func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error)
 	if !a.ran {
 		return s.mend(ctx, a, claim)
 	}
-	returned := a.results[0].outcome == Returned // and so are all others, if there are any
+	returned := a.results[0].outcome == Returned // given back: it has not failed
 	a.revoke(Returned, KindError, why)
 	switch {
 	case len(a.results) > 1:

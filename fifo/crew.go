@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,7 +49,7 @@ type crew struct {
 	laneSetback, scoutSetback atomic.Pointer[setback]
 
 	scoutConn, listenConn *pgx.Conn // the first ones
-	beside                sync.Map  // a *pgx.Conn each, with whose it is: "scout" or "listener"
+	beside                sync.Map  // *pgx.Conn → "scout" or "listener"
 }
 
 // settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one
@@ -209,7 +208,7 @@ func (c *crew) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	c.stopping.Store(true)
-	latest := time.Now().Add(min(max(c.set.drain, 0), math.MaxInt64-grace) + grace)
+	latest := time.Now().Add(c.set.drain + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	ended, last := doneOf(&beside), time.Now().Add(lastWait)
