@@ -314,8 +314,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 func (c *crew) closeLanes() {
 	for _, s := range c.seats {
-		if s.lane != nil {
-			_ = s.lane.Close()
+		if s.holder != nil {
+			_ = s.holder.Close()
 		}
 	}
 	if c.keeper != nil {
@@ -351,7 +351,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
+	if err := c.scout.Walk(ctx, s.holder.(*lease.Lane).Conn()); err != nil {
 		return false, err
 	}
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -365,7 +365,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 			c.cut()
 		}
 	})()
-	for ctx.Err() == nil && !s.lane.Closed() {
+	for ctx.Err() == nil && !s.holder.Closed() {
 		c.turns.Due()
 		turn := c.turns.TryNext()
 		if turn == nil {

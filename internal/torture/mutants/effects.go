@@ -168,5 +168,5 @@ var effects = []Mutant{
 		in(statementsFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
 	plant("batch-goes-on-in-a-spoiled-session",
 		"a job of a batch runs in the session that the one before it has spoiled",
-		test("fifo", "TestLateCancelRequest"), in(handleFile, "probed || s.lane.Lane().Spoiled() ||", "probed ||")),
+		test("fifo", "TestLateCancelRequest"), in(handleFile, "s.holder.Lane().Spoiled() ||", "")),
 }
