@@ -273,6 +273,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	var claimed func() *Hold
 	if next != nil {
 		claimed = l.sendClaim(p, next)
+		defer func() { l.claim.hold = nil }() // its payloads would stay in memory until the next claim
 	}
 	l.forget()
 	err = p.exchange()
