@@ -37,8 +37,8 @@ type result struct {
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
 
-	delayed bool          // the delay is known: the queue's Retry is not to be asked again
-	delay   time.Duration // until the next attempt
+	delayKnown bool          // delay is set: Retry is not asked again
+	delay      time.Duration // until the next attempt
 }
 
 // A failure is why an attempt failed.
@@ -65,7 +65,7 @@ func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	a.calls = nil
 	for i := range a.results {
 		r := &a.results[i]
-		r.outcome, r.failure, r.delayed = outcome, &failure{kind: kind, err: why}, false
+		r.outcome, r.failure, r.delayKnown = outcome, &failure{kind: kind, err: why}, false
 		r.place.outcome = schedule.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
 	}
 }
@@ -233,8 +233,8 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
-// can be committed, else it says why not. cause is that of the handler's context. The handler has copies of the Jobs,
-// and may keep them: those of the tasks decide what becomes of the jobs, and hooks are told them.
+// can be committed, else it says why not. cause is that of the handler's context. The handler gets copies of the Jobs
+// and may keep them. What becomes of the jobs, and what hooks are told, is of the originals.
 func (s *seat) lend(
 	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
 ) (err, notHeld, cause error) {
@@ -336,7 +336,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
 // not counted.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
-	r := a.add(result{job: t.job, place: t.place, failure: f, delayed: true, delay: delay})
+	r := a.add(result{job: t.job, place: t.place, failure: f, delayKnown: true, delay: delay})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
 	t.place.failed(r, delay, t.held.More)
 }

@@ -203,8 +203,8 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
 		return s.holder.Record(ctx, p.held)
 	}
-	if !failed.delayed {
-		failed.delayed, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
+	if !failed.delayKnown {
+		failed.delayKnown, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
 	}
 	delay := failed.delay
 	if err := s.holder.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
