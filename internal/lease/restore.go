@@ -20,8 +20,8 @@ var restoredSettings = []string{
 }
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that
-// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed. On a pooled lane,
-// what stmtLocal sets is put back for the transaction only.
+// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed. On a pooled
+// lane, what stmtLocal sets is put back for the transaction only.
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
 // the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,

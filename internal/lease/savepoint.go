@@ -261,10 +261,9 @@ func (l *Loan) shut(n *nest) {
 // A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun
 // on its transactions.
 type savepoint struct {
-	nest *nest  // nil: it was made by hand
-	name string // if it was; "": it was released, or one around it was
-	// ctx is bun's, for a savepoint of bun's: it releases it with that; nil after a rollback to it.
-	ctx context.Context //nolint:containedctx
+	nest *nest           // nil: it was made by hand
+	name string          // if it was; "": it was released, or one around it was
+	ctx  context.Context //nolint:containedctx // bun's: it releases its savepoint with it; nil after a rollback to it
 }
 
 // passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
