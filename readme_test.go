@@ -2,6 +2,7 @@ package pgfifo_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,4 +68,37 @@ func TestREADMECompiles(t *testing.T) {
 	require.Equal(t, 1, programs)
 	require.Len(t, blocks, 6)
 	vet(parts)
+}
+
+// Tests that are named, or are links to their file: `TestA`, [`TestB`, `TestC`](b_test.go).
+var namedTests = regexp.MustCompile("(`Test\\w+`(?:,\\s+`Test\\w+`)*)(?:\\]\\((.+?)\\))?")
+
+// The tests that documents name are there, in the file that a link leads to.
+func TestDocumentsNameTests(t *testing.T) {
+	t.Parallel()
+	declared := make(map[string][]string) // in which files, by name
+	require.NoError(t, filepath.WalkDir(".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(file)
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(source, -1) {
+			declared[string(match[1])] = append(declared[string(match[1])], file)
+		}
+		return err
+	}))
+	documents, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, document := range append(documents, "README.md", "SECURITY.md", "CONTRIBUTING.md") {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, match := range namedTests.FindAllStringSubmatch(string(text), -1) {
+			for _, name := range regexp.MustCompile(`\w+`).FindAllString(match[1], -1) {
+				require.NotEmpty(t, declared[name], "%s names %s", document, name)
+				if match[2] != "" {
+					require.Contains(t, declared[name], filepath.Join(filepath.Dir(document), match[2]), name)
+				}
+			}
+		}
+	}
 }

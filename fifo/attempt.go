@@ -37,8 +37,8 @@ type result struct {
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
 
-	delayed bool          // the delay is known: the queue's Retry is not to be asked again
-	delay   time.Duration // until the next attempt
+	delayKnown bool          // delay is set: Retry is not asked again
+	delay      time.Duration // until the next attempt
 }
 
 // A failure is why an attempt failed.
@@ -65,7 +65,7 @@ func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	a.calls = nil
 	for i := range a.results {
 		r := &a.results[i]
-		r.outcome, r.failure, r.delayed = outcome, &failure{kind: kind, err: why}, false
+		r.outcome, r.failure, r.delayKnown = outcome, &failure{kind: kind, err: why}, false
 		r.place.outcome = schedule.Outcome{Missed: outcome == Unknown, More: outcome != Unknown}
 	}
 }
@@ -89,15 +89,15 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)
-		claim[0].outcome.NextLocked = s.lane.Missed() == lease.NextLocked
+		claim[0].outcome.NextLocked = s.holder.Missed() == lease.NextLocked
 		return a
 	}
 	if claim[0].turn.HasSlot() {
 		s.crew.turns.Under(hold.Queue)
 	}
 	s.queue = s.crew.set.queues[hold.Queue]
-	lost, err := s.lane.Lost(ctx)
-	if err != nil || s.lane.Closed() { // or it was lost beside a hook, and the groups may be others' by now
+	lost, err := s.holder.Lost(ctx)
+	if err != nil || s.holder.Closed() { // or it was lost beside a hook, and the groups may be others' by now
 		s.unbegun(ctx, claim, lost)
 		return a
 	}
@@ -157,7 +157,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 
 // overLimit says so if that is why nothing was claimed.
 func (s *seat) overLimit(claim []place) {
-	if s.lane.Missed() != lease.OverLimit {
+	if s.holder.Missed() != lease.OverLimit {
 		return
 	}
 	s.crew.turns.Over(claim[0].turn.Queue)
@@ -169,14 +169,14 @@ func (s *seat) overLimit(claim []place) {
 // unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those
 // that may have been lost before keep the evidence of that.
 func (s *seat) unbegun(ctx context.Context, claim []place, lost []*lease.Held) {
-	_ = s.lane.Close()
+	_ = s.holder.Close()
 	goOn(claim)
 	for i := range claim {
 		h := claim[i].held
 		if h == nil || slices.Contains(lost, h) {
 			continue
 		}
-		if err := s.lane.Record(ctx, h); err != nil && !lease.Refused(err) {
+		if err := s.holder.Record(ctx, h); err != nil && !lease.Refused(err) {
 			return // nobody can be told now
 		}
 	}
@@ -216,9 +216,9 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	err := s.lane.Mark(ctx, heads)
+	err := s.holder.Mark(ctx, heads)
 	switch {
-	case errors.Is(err, lease.ErrLost), s.lane.HungUp():
+	case errors.Is(err, lease.ErrLost), s.holder.HungUp():
 		return lease.ErrLost
 	case err == nil:
 		return nil
@@ -233,8 +233,8 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 }
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
-// can be committed, else it says why not. cause is that of the handler's context. The handler has copies of the Jobs,
-// and may keep them: those of the tasks decide what becomes of the jobs, and hooks are told them.
+// can be committed, else it says why not. cause is that of the handler's context. The handler gets copies of the Jobs
+// and may keep them. What becomes of the jobs, and what hooks are told, is of the originals.
 func (s *seat) lend(
 	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
 ) (err, notHeld, cause error) {
@@ -252,20 +252,20 @@ func (s *seat) lend(
 			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
 		}
 	}
-	jobs, loan := copies(tasks), s.lane.Loan()
+	jobs, loan := copies(tasks), s.holder.Loan()
 	for _, job := range jobs {
 		job.loan = loan
 	}
 	s.doing.Store(tasks[0].job)
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
-	notHeld = s.lane.Lend(func() {
+	notHeld = s.holder.Lend(func() {
 		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))
 	cause = context.Cause(hctx)
 	if gone != nil {
-		_ = s.lane.Close()
+		_ = s.holder.Close()
 		return err, gone, cause
 	}
 	return err, notHeld, cause
@@ -305,7 +305,7 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 func (s *seat) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
-	s.lane.Lane().Aside(func() {
+	s.holder.Lane().Aside(func() {
 		s.crew.worker.Client.guardLane("Retry", func() { d = s.queue.Retry(&job, err) })
 	})
 	return d
@@ -336,7 +336,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
 // not counted.
 func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
-	r := a.add(result{job: t.job, place: t.place, failure: f, delayed: true, delay: delay})
+	r := a.add(result{job: t.job, place: t.place, failure: f, delayKnown: true, delay: delay})
 	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
 	t.place.failed(r, delay, t.held.More)
 }

@@ -57,7 +57,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
 	if !slow {
-		s.lane.Lane().Aside(tell)
+		s.holder.Lane().Aside(tell)
 		return false
 	}
 	s.telling.Store(a)
@@ -68,10 +68,10 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 		<-done
 		return false
 	}
-	s.lane.Lane().Aside(func() { late = !within(tuning.Look, done) })
+	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		late = s.letGo(ctx)
-		s.lane.Lane().Aside(func() { <-done })
+		s.holder.Lane().Aside(func() { <-done })
 	}
 	return late
 }
@@ -79,11 +79,11 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 // letGo gives back what is claimed and has not begun, unless that is to be dealt with as it is: its last worker has
 // died with it, or the session is gone.
 func (s *seat) letGo(ctx context.Context) bool {
-	if lost, err := s.lane.Lost(ctx); err != nil || len(lost) > 0 {
+	if lost, err := s.holder.Lost(ctx); err != nil || len(lost) > 0 {
 		return false
 	}
-	if _, _, err := s.lane.Step(ctx, nil, nil); err != nil {
-		_ = s.lane.Close()
+	if _, _, err := s.holder.Step(ctx, nil, nil); err != nil {
+		_ = s.holder.Close()
 		return false
 	}
 	s.have(nil)
@@ -97,7 +97,7 @@ func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error)
 	if !a.ran {
 		return s.mend(ctx, a, claim)
 	}
-	returned := a.results[0].outcome == Returned // and so are all others, if there are any
+	returned := a.results[0].outcome == Returned // given back: it has not failed
 	a.revoke(Returned, KindError, why)
 	switch {
 	case len(a.results) > 1:
@@ -170,13 +170,13 @@ func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) 
 	s.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 	switch {
 	case a.ran && charged:
-		_ = s.lane.Charge(ctx, p.held)
+		_ = s.holder.Charge(ctx, p.held)
 	case a.ran || a.results[0].failure == usedUp:
 		h := &lease.Held{Key: p.turn.Key}
 		if p.held.Shared || s.crew.keeper != nil { // who has it is known
 			h = p.held
 		}
-		_ = s.lane.Record(ctx, h)
+		_ = s.holder.Record(ctx, h)
 	}
 }
 
@@ -201,13 +201,13 @@ func (a *attempt) lose(p *place) {
 
 func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
-		return s.lane.Record(ctx, p.held)
+		return s.holder.Record(ctx, p.held)
 	}
-	if !failed.delayed {
-		failed.delayed, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
+	if !failed.delayKnown {
+		failed.delayKnown, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
 	}
 	delay := failed.delay
-	if err := s.lane.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
+	if err := s.holder.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
 		return err
 	}
 	p.outcome = schedule.Outcome{More: true}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +50,7 @@ type crew struct {
 	laneSetback, scoutSetback atomic.Pointer[setback]
 
 	scoutConn, listenConn *pgx.Conn // the first ones
-	beside                sync.Map  // a *pgx.Conn each, with whose it is: "scout" or "listener"
+	beside                sync.Map  // *pgx.Conn → "scout" or "listener"
 }
 
 // settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one
@@ -213,7 +212,7 @@ func (c *crew) run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	c.stopping.Store(true)
-	latest := time.Now().Add(min(max(c.set.drain, 0), math.MaxInt64-grace) + grace)
+	latest := time.Now().Add(c.set.drain + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	ended, last := doneOf(&beside), time.Now().Add(lastWait)
@@ -323,8 +322,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 func (c *crew) closeLanes() {
 	for _, s := range c.seats {
-		if s.lane != nil {
-			_ = s.lane.Close()
+		if s.holder != nil {
+			_ = s.holder.Close()
 		}
 	}
 	if c.keeper != nil {
@@ -360,7 +359,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
+	if err := c.scout.Walk(ctx, s.holder.(*lease.Lane).Conn()); err != nil {
 		return false, err
 	}
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -374,7 +373,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 			c.cut()
 		}
 	})()
-	for ctx.Err() == nil && !s.lane.Closed() {
+	for ctx.Err() == nil && !s.holder.Closed() {
 		c.turns.Due()
 		turn := c.turns.TryNext()
 		if turn == nil {

@@ -80,8 +80,8 @@ type Redrive struct {
 //
 // It returns the ids of the jobs, in the order that lists have of the letters: the same ids, unless they went to the
 // tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind it do not meet
-// again what goes back to its place and dies at once. With ToTail they do, under its new id: steps until no letter
-// is left do not end while a job dies at each try.
+// again what goes back to its place and dies at once. With ToTail they meet it again, under its new id. So do not loop
+// until no letter is left: a job that dies at each try keeps the loop going.
 //
 // In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for

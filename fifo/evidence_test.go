@@ -74,7 +74,7 @@ func testBatchThatDiesInItsCommit(t *testing.T, by lease) {
 }
 
 // A job whose worker dies with it takes its time, and takes nobody with it twice: of all jobs whose last attempt died a
-// process runs one at a time.
+// worker runs one at a time.
 func TestPoisonBesideInnocents(t *testing.T) { overLeases(t, testPoisonBesideInnocents) }
 
 func testPoisonBesideInnocents(t *testing.T, by lease) {

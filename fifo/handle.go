@@ -18,7 +18,8 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || s.lane.Lane().Spoiled() || s.notToBegin(t)) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed ||
+			s.holder.Lane().Spoiled() || s.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -26,9 +27,9 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		err, notHeld, cause := s.lend(ctx, tasks[i:i+1], func(ctx context.Context, jobs []*Job) error {
 			return h(ctx, jobs[0])
 		})
-		last = last || s.lane.Lane().Spoiled()
+		last = last || s.holder.Lane().Spoiled()
 		if err == nil && notHeld == nil && !last {
-			notHeld = s.lane.KeepWrites(ctx)
+			notHeld = s.holder.KeepWrites(ctx)
 		}
 		switch {
 		case errors.Is(notHeld, lease.ErrLost):
@@ -50,7 +51,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			err = notHeld
 		}
 		stopped = t.place
-		if undone := s.lane.Lane().Undo(ctx); undone != nil { // and so are those before it
+		if undone := s.holder.Lane().Undo(ctx); undone != nil { // and so are those before it
 			a.revoke(Returned, "", err)
 			s.failed(a, t, err, cause)
 			a.calls, a.broken = nil, true
@@ -60,7 +61,7 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 		s.failed(a, t, err, cause)
 		probed = s.answered(a.results[before:])
 		if !last {
-			_ = s.lane.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
+			_ = s.holder.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
 	s.succeed(a, done)
@@ -97,7 +98,7 @@ func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
 	case err == nil:
 		err = notHeld
 	}
-	a.broken = s.lane.Lane().Undo(ctx) != nil
+	a.broken = s.holder.Lane().Undo(ctx) != nil
 	if len(tasks) == 1 || uncounted(err) && !errors.As(err, new(BatchError)) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {
@@ -218,7 +219,7 @@ var (
 // of the batch must be there, to be counted. In a relaxed queue it is their commit alone that does not wait: what is
 // recorded of failed ones is not to be lost.
 func (s *seat) succeed(a *attempt, done []task) {
-	used := s.lane.Used()
+	used := s.holder.Used()
 	heads, behind := split(done)
 	if len(a.charged) > 0 && len(a.results) > 1 {
 		charged, others := split(a.charged)

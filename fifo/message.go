@@ -29,9 +29,8 @@ type Message struct {
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
 	// anything else; nil is the empty payload. At most MaxPayloadBytes. So for a handler made by JSON a string has to
-	// be JSON: for JSON[string], give the text as a type of your own. It is ErrInvalidMessage if it is a struct with
-	// unexported fields, and none that JSON sees, such as a *bytes.Buffer or most errors, unless it has a MarshalJSON
-	// or MarshalText.
+	// be JSON: for JSON[string], give the text as a type of your own. A struct with unexported fields only (a
+	// *bytes.Buffer, most errors) is ErrInvalidMessage, unless it has MarshalJSON or MarshalText.
 	Payload any
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
 	// microseconds; at most MaxDelay.

@@ -61,7 +61,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	if gone == nil {
 		return err, nil
 	}
-	s.lane.Abandon()
+	s.holder.Abandon()
 	c.left.handler(tasks, result)
 	late := time.Since(ended).Round(time.Millisecond)
 	c.logLate("pgfifo: handler abandoned; its connection is closed", tasks[0].job, n, late, context.Cause(ctx))

@@ -86,7 +86,7 @@ func (s *seat) fillJob(job *Job, h *lease.Held) {
 	job.Headers, job.Priority = decodeHeaders(h.Headers), h.Priority
 }
 
-// copies returns Jobs for others, who may write into them.
+// copies returns copies of the Jobs, for hooks and handlers. They share the bytes of the payloads.
 func copies(tasks []task) []*Job {
 	jobs, list := make([]Job, len(tasks)), make([]*Job, len(tasks))
 	for i := range tasks {

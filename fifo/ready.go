@@ -20,7 +20,7 @@ import (
 //     default. So a server that is silent shows, too, and one that answers and refuses the look. Stats.LookedAt is when
 //     it did. A worker that has no room for more work asks the server whether it is there instead.
 //
-// A server that lets the worker look and refuses its claims need not make it unready: the log and Stats.Troubles tell.
+// A server that lets the worker look but refuses its claims may not make it unready: the log and Stats.Troubles tell.
 //
 // That no handler is free, or that jobs fail, does not make it unready, nor does the loss of the connection that
 // listens: polling finds what it misses. Nor is a worker to be killed because it is not ready. It dials again, for as

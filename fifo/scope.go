@@ -23,8 +23,8 @@ import (
 // is: it waits for others that change the same rows, or passes over them, and does not fail. With In or InPgx it is
 // part of the caller's transaction instead, whose isolation level the caller has chosen. RetryNow, Delete, Bury, Edit,
 // Move and Purge of a queue that has or had Settings.SessionLease want READ COMMITTED, and fail elsewhere (0A000): an
-// older snapshot does not show what runs. Nor does it show that SessionLease was switched on after
-// the snapshot was taken: the caller's transaction must have begun after that change.
+// older snapshot does not show what runs. Nor does it show that SessionLease was switched on after the snapshot was
+// taken: the caller's transaction must have begun after that change.
 //
 // Besides the errors that they name, verbs return those of Open's Config and of migrations.Check, and the database's.
 type Scope struct {

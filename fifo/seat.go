@@ -13,12 +13,12 @@ import (
 
 // A seat is one lane's place in the crew. Its connection may change; one goroutine works on it.
 type seat struct {
-	crew  *crew
-	lane  holder // its own goroutine's; others see it through at
-	queue *Queue // of the present attempt, or the last one: its own goroutine's, too
+	crew   *crew
+	holder holder // its own goroutine's; others see it through at
+	queue  *Queue // of the present attempt, or the last one: its own goroutine's, too
 
 	at      atomic.Pointer[holder]  // nil: it has no connection
-	doing   atomic.Pointer[Job]     // whose handler runs, or whose outcome is not told yet; or nil
+	doing   atomic.Pointer[Job]     // the job whose handler runs, or whose outcome is not told yet; or nil
 	telling atomic.Pointer[attempt] // of which hooks or loggers are told; nil: of none
 	ended   atomic.Bool             // it takes no more, and nothing of it is under way
 	beating atomic.Bool
@@ -39,13 +39,13 @@ type seat struct {
 
 // dial opens the seat's connection.
 func (s *seat) dial(ctx context.Context) error {
-	lane, err := s.crew.holder(ctx)
+	h, err := s.crew.holder(ctx)
 	if err != nil {
 		s.at.Store(nil)
 		return err
 	}
-	s.lane = lane
-	s.at.Store(&lane)
+	s.holder = h
+	s.at.Store(&h)
 	s.crew.laneSetback.Store(nil)
 	return nil
 }
@@ -72,15 +72,15 @@ func (s *seat) unanswered() *lease.Lane {
 
 // run works jobs until ctx is done.
 func (s *seat) run(ctx context.Context) {
-	defer func() { _ = s.lane.Close() }()
+	defer func() { _ = s.holder.Close() }()
 	retry := newRedialer(s.crew.log, "lane", &s.crew.laneSetback)
 	retry.quiet = s.crew.keeper != nil // there may be thousands
 	troubled := false
 	for ctx.Err() == nil {
-		if s.lane.Lane().Spoiled() {
-			_ = s.lane.Close()
+		if s.holder.Lane().Spoiled() {
+			_ = s.holder.Close()
 		}
-		if s.lane.Closed() {
+		if s.holder.Closed() {
 			if err := s.dial(ctx); err != nil {
 				retry.wait(ctx, err)
 				continue
@@ -88,7 +88,7 @@ func (s *seat) run(ctx context.Context) {
 		}
 		turn := s.idle(ctx)
 		if turn == nil {
-			_ = s.lane.Close() // its session was ended, unless ctx is done
+			_ = s.holder.Close() // its session was ended, unless ctx is done
 			continue
 		}
 		_, err := s.work(ctx, turn)
@@ -147,7 +147,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		recorded, late := s.conclude(bg, a, claim, settled, err)
 		s.doing.Store(nil)
 		if err != nil || next == nil {
-			s.lane.Forfeit(bg)
+			s.holder.Forfeit(bg)
 		}
 		if late { // what was claimed was given back, so that nobody waits for hooks
 			hold, settled, err = s.step(bg, nil, request)
@@ -179,7 +179,7 @@ func (s *seat) step(
 	ctx context.Context, calls []lease.Call, next *lease.Request,
 ) (hold *lease.Hold, settled bool, err error) {
 	s.expect(next)
-	hold, settled, err = s.lane.Step(ctx, calls, next)
+	hold, settled, err = s.holder.Step(ctx, calls, next)
 	s.have(hold)
 	return hold, settled, err
 }
@@ -214,7 +214,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 			p.outcome = schedule.Outcome{Trouble: true}
 		}
 		if lease.Refused(err) && begun && !p.turn.Shared() { // the claim that failed is no evidence of a crash
-			_ = s.lane.Record(ctx, &lease.Held{Key: p.turn.Key})
+			_ = s.holder.Record(ctx, &lease.Held{Key: p.turn.Key})
 		}
 		s.crew.turns.Done(p.turn, p.learned())
 	}
@@ -222,7 +222,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 
 // next returns the group to claim with the next step, or nil to stop for now.
 func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Turn {
-	if ctx.Err() != nil || s.lane.Closed() || s.lane.Lane().Spoiled() || a.broken || s.crew.set.once {
+	if ctx.Err() != nil || s.holder.Closed() || s.holder.Lane().Spoiled() || a.broken || s.crew.set.once {
 		return nil
 	}
 	if !a.now {
@@ -285,8 +285,8 @@ func (s *seat) shut() {
 
 // cut closes the seat's connection, whatever it is used for.
 func (s *seat) cut() {
-	if lane := s.at.Load(); lane != nil {
-		(*lane).Abandon()
+	if at := s.at.Load(); at != nil {
+		(*at).Abandon()
 	}
 }
 
@@ -308,7 +308,8 @@ func (s *seat) beat(ctx context.Context) {
 	}
 	go func() {
 		defer s.beating.Store(false)
-		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
+		err := lane.Beat(ctx)
+		if err != nil && ctx.Err() == nil && (*at).Lane() == lane { // else it was given back, and may be another seat's
 			s.cancel(err)
 		}
 	}()

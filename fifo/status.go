@@ -95,8 +95,8 @@ func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, 
 // Settings.GroupLimit; and with a SessionLease, if a lower id was committed while it ran. The head is OverLimit then:
 // its group runs the one job that it may.
 //
-// Who holds a group it reads from the sessions of the server that it asks, and a hot standby does not have those of the
-// primary: a job that runs is Due there, or Held by somebody who cannot be found (no PID), and nothing is OverLimit.
+// Who holds a group it reads from the sessions of the server that it asks. A hot standby does not have the primary's: a
+// job that runs is Due there, or Held without a PID, and nothing is OverLimit.
 //
 // It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
 // others. It returns ErrInvalidID also for a page whose After is no Cursor, and ErrInvalidState.

@@ -67,7 +67,7 @@ func (s *seat) answered(results []result) (probed bool) {
 		return probed
 	}
 	log := s.crew.log
-	s.lane.Lane().Aside(func() {
+	s.holder.Lane().Aside(func() {
 		if probed {
 			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
 				"error", says.failure.err)

@@ -121,8 +121,9 @@ const applicationName = "application_name"
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		lanes: w.concurrency(), sessionLanes: cmp.Or(w.SessionConcurrency, 100),
-		poll:  min(cmp.Or(w.PollInterval, time.Second), math.MaxInt64/4), // twice that is no overflow
-		drain: cmp.Or(w.DrainTimeout, 20*time.Second),
+		// twice the first, and grace more than the second, are no overflow
+		poll:  min(cmp.Or(w.PollInterval, time.Second), math.MaxInt64/4),
+		drain: min(max(cmp.Or(w.DrainTimeout, 20*time.Second), 0), math.MaxInt64-grace),
 		sweep: cmp.Or(w.SweepInterval, time.Minute), groupIdle: cmp.Or(w.GroupIdle, 10*time.Minute),
 		bounds: lease.Bounds{
 			Heartbeat: w.Heartbeat, Silence: w.Silence, ServerSilence: w.ServerSilence,

@@ -14,7 +14,8 @@ import (
 // maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
 const maxBatchBytes = 16 << 20
 
-// sendClaim adds a claim to the pipeline. What it holds is what claimed returns when the answers are read, if anything.
+// sendClaim adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or
+// nil.
 func (l *Lane) sendClaim(p *pipeline, next *Request) (claimed func() *Hold) {
 	l.missed = NoHead
 	if next.Slot {
@@ -76,9 +77,7 @@ func (c *claim) readJob(r *rowReader) {
 }
 
 func (c *claim) claimed() *Hold {
-	// What stays in the lane would stay in memory until the next claim, payloads and all.
 	hold := c.hold
-	c.hold = nil
 	if hold == nil || !c.locked { // a session has the group
 		return nil
 	}

@@ -87,7 +87,7 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	}
 	if err == nil && !l.pooled { // whatever that has set
 		var more [][2]string
-		if !lane { // on a lane the user's stays; elsewhere times may be read as texts, by the pool's query mode
+		if !lane { // a lane keeps the user's DateStyle; the others may read times as text
 			more = [][2]string{{"DateStyle", "ISO"}}
 		}
 		err = bounds.apply(ctx, l.pg(), d.Logger, more...)

@@ -70,10 +70,10 @@
 //   - The handler's writes are inside a savepoint, made when it first asks for the transaction: an error in one of
 //     its statements neither frees the locks nor keeps the failure from being recorded.
 //   - Settling depends on nothing that the handler has left behind (restore.go). It first puts back who the session
-//     is (authorization and role), the encoding, the search path, the timeouts for statements and locks and
-//     session_replication_role, and fails if the transaction is not the one that claimed: a handler that ends it by
-//     hand cannot make an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor
-//     is what its handler wrote.
+//     is (authorization and role), the encoding, the search path, timeouts, session_replication_role and the planner's
+//     settings, and fails if the transaction is not the one that claimed: a handler that ends it by hand cannot make
+//     an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor is what its handler
+//     wrote.
 //   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the
 //     other began, the first is worked first. Overlapping ones may commit the other way round; a lower id that
 //     appears late is worked next: no claim looks only behind an id that an open transaction may still commit below

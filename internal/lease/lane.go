@@ -20,15 +20,16 @@ import (
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
 // Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
-// closes it. A nil Lane is that of a Borrower that has borrowed none: it can be asked for Aside, Spoiled and Undo.
+// closes it. A nil Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower without a lane
+// has it.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts statements
 	wire  *wire
 	db    *bun.DB
 
-	last  pipeline // the next one takes its place
-	claim claim    // of one group; likewise
+	last  pipeline // used again by the next one
+	claim claim    // of one group; used again by the next one
 
 	stream    *stream
 	heartbeat time.Duration
@@ -273,6 +274,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	var claimed func() *Hold
 	if next != nil {
 		claimed = l.sendClaim(p, next)
+		defer func() { l.claim.hold = nil }() // its payloads would stay in memory until the next claim
 	}
 	l.forget()
 	err = p.exchange()

@@ -18,7 +18,7 @@ type pipeline struct {
 	preparing []string // whose descriptions are to come, in this order
 	answers   []answer // to what was sent, in this order
 	read      int      // how many of them were read, without an error
-	noRow     error    // of the calls that settle what a lane holds
+	noRow     error    // errNoRow if a call of step has found no row
 	row       rowReader
 }
 
@@ -28,7 +28,7 @@ var binaryRows = []int16{pgx.BinaryFormatCode}
 // An answer is what comes back for a statement.
 type answer struct {
 	row   func(*rowReader) // is told each row; nil: they are of no interest
-	noRow *error           // becomes errNoRow if there is not one row; nil: there may be any number
+	noRow *error           // is set to errNoRow unless exactly one row is changed; nil: there may be any number
 }
 
 // reuse begins a pipeline in the place of one that has ended.

@@ -12,15 +12,16 @@ import (
 // restoredSettings are those on which settling a job depends, or whether the next one can run, in the order in which
 // they are put back: who the session is first, because others may need its rights. A handler may set each for its
 // transaction (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
+//
+// The plannerSettings are put back as well: handlers have the defaults of these.
 var restoredSettings = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
 	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",
-	"plan_cache_mode", "enable_seqscan", "enable_bitmapscan", "jit", // plannerSettings: a handler has had its own
 }
 
 // restoreSQL returns the statement that puts them back as the session has them now, if the transaction is the one that
-// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed. What a lane sets
-// for each of its transactions is put back as that has it, and for the transaction: the session is a pooler's.
+// claimed: $1. Else it fails: a handler that ended that transaction cannot make an unheld job succeed. On a pooled
+// lane, what stmtLocal sets is put back for the transaction only.
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
 // the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,
@@ -34,9 +35,12 @@ func restoreSQL(ctx context.Context, conn *pgconn.PgConn, local [][2]string) (st
 		"OPERATOR(pg_catalog.<>) $1::pg_catalog.text\n            THEN " +
 		"pg_catalog.concat('pgfifo: the transaction is not the one " +
 		"that claimed: ', pg_catalog.pg_backend_pid())::pg_catalog.int4 END")
-	names := restoredSettings
+	names := slices.Clip(restoredSettings)
+	for _, s := range plannerSettings {
+		names = append(names, s[0])
+	}
 	if serverVersion(conn) >= 17 {
-		names = append(slices.Clip(names), "transaction_timeout")
+		names = append(names, "transaction_timeout")
 	}
 	show := setLocal(local) + "; SHOW " + strings.Join(names, "; SHOW ") // one query is one transaction
 	results, err := conn.Exec(ctx, show).ReadAll()

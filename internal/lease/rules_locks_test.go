@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 func TestHoldIsTwoRowLocks(t *testing.T) {
@@ -64,6 +66,18 @@ func TestClaimMisses(t *testing.T) {
 	require.Nil(t, hold)
 	s.end(other)
 	require.False(t, s.misses(other, "a"))
+}
+
+// Producers wait neither for a running job, nor for each other where a group is new.
+func TestEnqueueDoesNotWait(t *testing.T) {
+	s, _, _ := held(t, 2)
+	for _, c := range []*pgtest.Session{s.Session(), s.Session()} {
+		c.Do("BEGIN")
+		for _, id := range []string{"a", "brand-new", "a"} {
+			require.False(t, c.Waits(s.Statement("enqueue"),
+				[]string{queue}, []string{id}, [][]byte{{}}, []int64{0}, []int32{0}, nil, nil, nil, nil), id)
+		}
+	}
 }
 
 func TestPauseDoesNotWait(t *testing.T) {

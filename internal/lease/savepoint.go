@@ -113,9 +113,9 @@ func (l *Loan) there() error {
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
-// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch. It returns
-// how many answers show that the transaction is the claim's and its batch can be committed, and how many that the
-// savepoint of the batch has ended: 0 if there is none.
+// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch. released
+// and ended count answers. Once released are read, the transaction is the claim's and can be committed. Once ended are
+// read, the batch's savepoint is gone; 0: there is none.
 func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 	if l.loan.used() {
 		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
@@ -228,7 +228,7 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// cut leaves so many savepoints, the last of which is gone back to. The transactions that were begun in it have ended.
+// cut keeps the first left savepoints, and ends the transactions of the others.
 func (l *Loan) cut(left int) {
 	cut := l.stack[left:]
 	l.stack = l.stack[:left]
@@ -263,7 +263,7 @@ func (l *Loan) shut(n *nest) {
 type savepoint struct {
 	nest *nest           // nil: it was made by hand
 	name string          // if it was; "": it was released, or one around it was
-	ctx  context.Context //nolint:containedctx // of bun's, which releases it with that; nil if it was gone back to
+	ctx  context.Context //nolint:containedctx // bun's: it releases its savepoint with it; nil after a rollback to it
 }
 
 // passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the

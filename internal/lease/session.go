@@ -53,8 +53,8 @@ type ask struct {
 	claim    *Request
 	releases []release
 
-	heads    []Held // what was read of it: the heads,
-	behind   []Held // and the jobs behind the head of a batch
+	heads    []Held // what the round has read: heads of groups
+	behind   []Held // and jobs behind a batch's head
 	hold     *Hold
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0

@@ -27,8 +27,8 @@ const (
 // prepares one when it first uses it.
 var ownTexts = func() map[string]string {
 	own := texts.Prepared()
-	for _, onControl := range []string{"fence", "fence_claim", "mark", "relock", "relock_shared"} {
-		delete(own, ownPrefix+onControl)
+	for _, notPrepared := range []string{"fence", "fence_claim", "mark", "relock", "relock_shared"} {
+		delete(own, ownPrefix+notPrepared)
 	}
 	for look, name := range slotLooks {
 		own[name] = withSlot.Replace(own[look])

@@ -60,7 +60,7 @@ func (s statements) forget() {
 	}
 }
 
-// lookSQL has a row if a lane's statements are there, as far as one tells of all.
+// lookSQL returns a row if stmtRestore is prepared. It stands for all statements of the lane.
 const lookSQL = "; SELECT FROM pg_catalog.pg_prepared_statements " +
 	"WHERE name OPERATOR(pg_catalog.=) '" + stmtRestore + "'"
 

@@ -65,7 +65,7 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 		p.send(stmtWaitLong, nil, nil)
 	}
 	err := p.exchange()
-	for n, h := range behind { // what is to settle a job that is not what was read, finds none in this place
+	for n, h := range behind { // a changed job loses its place: the call that settles it finds no row
 		if err == nil && !same[n] {
 			h.Place = Place{}
 		}

@@ -13,8 +13,7 @@ import (
 //
 // A claim that is missed halves the next rest: another worker may meet the same trouble, or has mended it, or there are
 // no jobs any more. So a group that is none of this process's business any more is forgotten within minutes. The first
-// miss behind a trouble does not. The group may still be as that has left it, with an attempt of a session that is to
-// be counted, until a scout frees it.
+// miss after a trouble halves nothing: if a session had the group, claims miss it until a scout has freed it.
 //
 // A notice ends the rest: who has mended the trouble enqueues, or calls RetryNow. But a group that is enqueued to all
 // the time is not to be tried all the time: between two such tries there is half the rest at least. What nobody tells

@@ -1,8 +1,7 @@
--- Lists up to $6 jobs of some queues that may run from some time until $5 on: queue for queue in the order of $1, and
--- those of each in the order of these times.
+-- Lists up to $6 jobs that become due until $5: by queue, in the order of $1, then by time and id.
 --
--- $1 queues, $2 and $3 time and id of the last job of the first queue that was listed, $4 the earliest time in the
--- others, $5 the latest time.
+-- $1 queues; $2 and $3 where the first queue goes on: time and id of the last job that was listed; $4 the earliest time
+-- in the others; $5 the latest time.
 --
 -- One index probe a queue, and none in those behind the last job of a full answer: the function's rows come in the
 -- order of n, so nothing is sorted. The inner LIMIT keeps it so, whatever the planner believes.

@@ -27,7 +27,7 @@ const looksAtClaim = "		b.Queue(claimOpenSQL, xids[0]).QueryRow(" +
 var attempts = []Mutant{
 	plant("refused-outcome-not-counted", "an attempt is not counted if the server refuses to record its outcome",
 		test("fifo", "TestTroubleIsOfItsGroup"),
-		in("fifo/conclude.go", "_ = s.lane.Charge(ctx, p.held)", "_ = s.lane.Record(ctx, p.held)")),
+		in("fifo/conclude.go", "_ = s.holder.Charge(ctx, p.held)", "_ = s.holder.Record(ctx, p.held)")),
 	plant("foreign-mark-not-understood", "a mark of another server's transaction is an error",
 		test("fifo", "TestGroupLimitAfterARestore"),
 		in("internal/lease/sql/claim_shared.sql", "m.xid >= pg_snapshot_xmax(pg_current_snapshot())", "false")),
@@ -182,7 +182,7 @@ var attempts = []Mutant{
 	plant("policy-without-heartbeats",
 		"nobody says anything to the server while a Retry takes its time: the attempt is lost",
 		test("fifo", "TestRetryThatTakesItsTime"),
-		in("fifo/attempt.go", "	s.lane.Lane().Aside(func() {\n		s.crew.worker",
+		in("fifo/attempt.go", "	s.holder.Lane().Aside(func() {\n		s.crew.worker",
 			"	func(f func()) { f() }(func() {\n		s.crew.worker")),
 	plant("policy-ends-the-lane", "a Retry that ends its goroutine ends a lane",
 		test("fifo", "TestRetryThatEnds"), in("fifo/attempt.go", `guardLane("Retry"`, `guard("Retry"`)),

@@ -146,7 +146,7 @@ var effects = []Mutant{
 		in("fifo/conclude.go", "	case !returned:\n", "	case !returned || returned:\n")),
 	plant("handlers-plans-settle", "a job whose handler had a transaction is settled with the plans of an empty table",
 		test("fifo", "TestPlannerSettingsBehindAHandler"),
-		in("internal/lease/restore.go", "\"plan_cache_mode\", \"enable_seqscan\", ", "")),
+		in("internal/lease/restore.go", "		names = append(names, s[0])\n", "		_ = s\n")),
 	plant("pooled-lane-forgets-its-plans",
 		"a lane that goes through a pooler settles behind a handler with the plans of the pooler's session",
 		test("fifo", "TestPlannerSettingsBehindAHandler"),
@@ -168,5 +168,5 @@ var effects = []Mutant{
 		in(statementsFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
 	plant("batch-goes-on-in-a-spoiled-session",
 		"a job of a batch runs in the session that the one before it has spoiled",
-		test("fifo", "TestLateCancelRequest"), in(handleFile, "probed || s.lane.Lane().Spoiled() ||", "probed ||")),
+		test("fifo", "TestLateCancelRequest"), in(handleFile, "s.holder.Lane().Spoiled() ||", "")),
 }

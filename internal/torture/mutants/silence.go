@@ -79,10 +79,10 @@ var silence = []Mutant{
 	plant("lane-listens",
 		"a job's session listens, so that the cluster's queue of notices waits for the end of the job",
 		run(contended, "I9"),
-		in(seatFile, "	s.lane = lane\n", "	listen := \"LISTEN \" + s.crew.worker.Client.schema.Ident()\n"+
-			"	if l, is := lane.(*lease.Lane); is {\n"+
+		in(seatFile, "	s.holder = h\n", "	listen := \"LISTEN \" + s.crew.worker.Client.schema.Ident()\n"+
+			"	if l, is := h.(*lease.Lane); is {\n"+
 			"		if _, err := l.Conn().PgConn().Exec(ctx, listen).ReadAll(); err != nil {\n"+
-			"			return err\n		}\n	}\n	s.lane = lane\n")),
+			"			return err\n		}\n	}\n	s.holder = h\n")),
 	plant("bounds-not-checked", "the worker may be told to give up later than the server does",
 		test("internal/lease", "TestSessionValidate"),
 		in("internal/lease/bounds.go", "	case b.noticed() >= b.userTimeout():", "	case b.noticed() < 0:")),
