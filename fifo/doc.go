@@ -75,9 +75,9 @@
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ old place or tail
 //
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
-// resumes it or moves that job to the dead letters (Bury), or discard the job. Queue.DeadLetterQueue names a queue to
-// which the job moves in place of the dead letters, for a handler to work: at the end of the group there, with headers
-// that say where it was.
+// resumes it or moves that job to the dead letters (Bury), or discard the job. Where it blocks, one whose payload JSON
+// cannot decode does so at once. Queue.DeadLetterQueue names a queue to which the job moves in place of the dead
+// letters, for a handler to work: at the end of the group there, with headers that say where it was.
 //
 // A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
 //

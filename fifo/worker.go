@@ -314,7 +314,7 @@ type Stats struct {
 	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
 	Returned  int64 // jobs whose attempt was given back: the worker stopped, or their batch failed
 	Snoozed   int64 // jobs that their handlers gave back until later
-	Blocked   int64 // times that a job which has used up its attempts has stopped its group
+	Blocked   int64 // times that a job has stopped its group, see BlockGroup
 	Discarded int64 // jobs that were given up and deleted
 	Unknown   int64 // attempts that this worker lost with their connection
 	Lost      int64 // lost attempts, of any worker, that this one found and counted; they count as failed, too
