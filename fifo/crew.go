@@ -352,7 +352,11 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	if err := c.scout.Walk(ctx, s.lane.(*lease.Lane).Conn()); err != nil {
+	conn := s.lane.(*lease.Lane).Conn()
+	if err := c.worker.checkRights(ctx, conn); err != nil {
+		return false, err
+	}
+	if err := c.scout.Walk(ctx, conn); err != nil {
 		return false, err
 	}
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -80,6 +80,9 @@ var (
 	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction
 	// mode.
 	ErrPooled = lease.ErrPooled
+	// ErrRights is returned by Run and RunOne when the role of the worker's connections lacks rights that every worker
+	// needs; the text names the role, and them. See migrations.Grant.
+	ErrRights = errors.New("fifo: the worker's role lacks rights")
 	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
 	// contexts have ended, jobs whose outcome is unknown because the server did not answer in time, or hooks that were
 	// told what became of a job and have not returned. The text names the jobs. Their connections were closed, so those

@@ -183,8 +183,9 @@ type settings struct {
 // an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost
-// later is dialed again, for as long as it takes; that is logged.
+// ErrRunning, ErrConnections, ErrPooled, ErrRights, ErrNonconforming, the errors of migrations.Check. A connection that
+// is lost later is dialed again, and what the server refuses later is tried again, for as long as it takes; that is
+// logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -236,7 +237,10 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 	if err != nil {
 		return nil, dialed(err, 1, w.concurrency())
 	}
-	leases, err := w.leases(ctx, conn, set.names)
+	var leases map[string]bool
+	if err = w.checkRights(ctx, conn); err == nil {
+		leases, err = w.leases(ctx, conn, set.names)
+	}
 	if err != nil {
 		closeConn(conn)
 		return nil, err
