@@ -272,7 +272,7 @@
 // (Measure, MeasureUpTo), stops the work and lets it go on (Pause, Resume), and moves or deletes (Bury, Redrive,
 // DeleteDeadLetters, Purge): what is in that scope and nothing else. Letters says which dead letters: by their ids, by
 // the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in
-// all queues, and changes nothing there.
+// all queues, and their names (Queues), and changes nothing there.
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into
