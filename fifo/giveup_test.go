@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -180,6 +181,8 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 			await(t, "the block", func() bool { return b.why(verb).PauseJob == id })
 			// A lower id comes late: it is not what blocks the group.
 			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', $1, -1, '')", verb)
+			why := b.why(verb)
+			require.Contains(t, why.Reason(), fmt.Sprintf("waits: job %d blocks the group", id))
 			if byHand {
 				require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 			}
