@@ -172,8 +172,9 @@ func dialed(err error, n, of int) error {
 		return nil
 	}
 	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "53300" {
-		return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
-			"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
+		return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs beside those of the "+
+			"client's pool; lower Concurrency or the pool's MaxConns, or raise max_connections or the role's "+
+			"CONNECTION LIMIT: %w", ErrConnections, n, of, err)
 	}
 	return fmt.Errorf("fifo: connect: %w", err)
 }

@@ -156,7 +156,7 @@ func TestErrConnections(t *testing.T) {
 			require.NoError(t, ctx.Err(), "it runs without what it needs")
 			require.ErrorIs(t, err, fifo.ErrConnections)
 			require.ErrorContains(t, err, "CONNECTION LIMIT")
-			require.ErrorContains(t, err, "lower Concurrency")
+			require.ErrorContains(t, err, "beside those of the client's pool; lower Concurrency or the pool's MaxConns")
 			require.ErrorContains(t, err, "53300")
 		})
 	}
