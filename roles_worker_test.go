@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // Everything that a worker does, by one that may do nothing else. What is refused in the background, the log would say.
@@ -98,6 +100,64 @@ func workerRole(t *testing.T, s *staff) {
 	requireRefused(t, err, "payloads of dead letters")
 	_, err = client.Queue(queue).Resume(ctx)
 	require.Error(t, err)
+}
+
+// Who may not do what a worker does is told so at once, with the role and what it lacks.
+func TestWorkerLacksRights(t *testing.T) {
+	eachSchema(t, func(t *testing.T, s *staff) {
+		s.exec("REVOKE UPDATE (failures) ON pgfifo.jobs FROM " + ident(s.roles.Worker))
+		for role, lacks := range map[string]string{
+			s.roles.Producer: "SELECT on ", s.roles.Reader: "DELETE on ", s.roles.Admin: "INSERT (queue, group_id) on ",
+			s.roles.Worker: "UPDATE (run_at, attempts, failures) on ", outsider: "",
+		} {
+			w := &fifo.Worker{Client: s.client(s.as(role))}
+			w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, one := w.RunOne(ctx)
+			for _, err := range []error{w.Run(ctx), one} {
+				if lacks == "" { // not even the schema
+					requireRefused(t, err, role)
+					continue
+				}
+				require.ErrorIs(t, err, fifo.ErrRights, role)
+				require.ErrorContains(t, err, login(role))
+				require.ErrorContains(t, err, lacks)
+			}
+			if role == s.roles.Worker {
+				require.NotContains(t, one.Error(), ", no ", "that one only")
+			}
+		}
+	})
+}
+
+// It does not matter how somebody has got his rights.
+func TestRightsByHand(t *testing.T) {
+	s := newStaff(t, "")
+	hand := ident(login(pgtest.One[string](s.DB, "SELECT current_database()") + "-" + outsider))
+	s.exec("GRANT USAGE ON SCHEMA pgfifo TO " + hand)
+	s.exec("GRANT SELECT ON ALL TABLES IN SCHEMA pgfifo TO " + hand)
+	s.exec("GRANT SELECT ON pgfifo.jobs_id_seq TO " + hand)
+	s.exec("GRANT INSERT, UPDATE, DELETE ON pgfifo.jobs, pgfifo.queue_groups, pgfifo.attempt_marks, " +
+		"pgfifo.dead_letters TO " + hand)
+	for _, pool := range []*pgxpool.Pool{s.as(outsider), s.Pool} {
+		client := s.client(s.Pool)
+		_, err := client.Enqueue(t.Context(), message("g", task{}), message("h", task{}))
+		require.NoError(t, err)
+		w := &fifo.Worker{Client: s.client(pool)}
+		w.Handle(queue, func(_ context.Context, job *fifo.Job) error {
+			if job.GroupID == "h" {
+				return fifo.DeadLetter(errors.New("as told"))
+			}
+			return nil
+		})
+		did, err := w.RunOne(t.Context())
+		require.NoError(t, err)
+		require.True(t, did)
+		s.work(w, "the other one", func() bool { return s.number("SELECT count(*) FROM pgfifo.jobs") == 0 })
+	}
+	require.Equal(t, 2, s.number("SELECT count(*) FROM pgfifo.dead_letters"))
+	require.NotContains(t, s.logs.String(), "42501")
 }
 
 // act is the worker's handler: the payload says what to do.

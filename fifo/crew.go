@@ -175,8 +175,9 @@ func dialed(err error, n, of int) error {
 		return nil
 	}
 	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "53300" {
-		return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs; lower Concurrency, "+
-			"or raise max_connections or the role's CONNECTION LIMIT: %w", ErrConnections, n, of, err)
+		return fmt.Errorf("%w: PostgreSQL refused connection %d of the %d that the worker needs beside those of the "+
+			"client's pool; lower Concurrency or the pool's MaxConns, or raise max_connections or the role's "+
+			"CONNECTION LIMIT: %w", ErrConnections, n, of, err)
 	}
 	return fmt.Errorf("fifo: connect: %w", err)
 }
@@ -359,7 +360,11 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	if err := c.scout.Walk(ctx, s.holder.(*lease.Lane).Conn()); err != nil {
+	conn := s.holder.(*lease.Lane).Conn()
+	if err := c.worker.checkRights(ctx, conn); err != nil {
+		return false, err
+	}
+	if err := c.scout.Walk(ctx, conn); err != nil {
 		return false, err
 	}
 	aside, stop := context.WithCancel(context.WithoutCancel(ctx))

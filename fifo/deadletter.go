@@ -12,10 +12,10 @@ import (
 
 // Letters says which dead letters of a scope are meant: those with the given IDs, or those that failed as Kind and
 // Error say, or All. These three exclude each other. With none of them a list has all, and a verb that changes
-// something does nothing, and returns no error.
+// something returns ErrInvalidID: say All.
 type Letters struct {
 	// IDs are the jobs'. Those that are not among the scope's dead letters are passed over. An empty slice that is not
-	// nil means none, also in a list.
+	// nil means none, also in a list; nil is no choice.
 	IDs []int64
 	// Kind is that of the last failure, one of the Kind constants. Empty: any.
 	Kind string
@@ -29,18 +29,17 @@ type Letters struct {
 	Limit int
 }
 
-// chosen returns the first arguments of redrive.sql and delete_dead_letters.sql, or nil if there is nothing to do. It
-// returns ErrInvalidID if the Letters cannot be. The scope is checked first.
-func (l *Letters) chosen(s Scope) ([]any, error) {
+// check returns the place behind which the Letters go on, and whether they choose any, or ErrInvalidID if they cannot
+// be. The scope is checked first.
+func (l *Letters) check(s Scope) (after position, choose bool, err error) {
 	if err := s.validate(); err != nil {
-		return nil, err
+		return after, false, err
 	}
-	after, err := positionOf(l.After)
-	if err != nil {
-		return nil, err
+	if after, err = positionOf(l.After); err != nil {
+		return after, false, err
 	}
 	if !storable(l.Kind) || !storable(l.Error) {
-		return nil, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
+		return after, false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
 			ErrInvalidID, l.Kind, l.Error)
 	}
 	n := 0
@@ -49,11 +48,24 @@ func (l *Letters) chosen(s Scope) ([]any, error) {
 			n++
 		}
 	}
+	if n > 1 {
+		return after, false, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
+	}
+	return after, n > 0, nil
+}
+
+// chosen returns the first arguments of redrive.sql and delete_dead_letters.sql, or nil if there is nothing to do. It
+// returns ErrInvalidID if the Letters cannot be, or choose nothing.
+func (l *Letters) chosen(s Scope) ([]any, error) {
+	after, choose, err := l.check(s)
+	if err != nil {
+		return nil, err
+	}
+	if !choose {
+		return nil, fmt.Errorf("%w: the Letters choose none: say IDs, Kind or Error, or All", ErrInvalidID)
+	}
 	from, some := s.from(after, 1)
-	switch {
-	case n > 1:
-		return nil, fmt.Errorf("%w: of IDs, Kind or Error, and All there may be one", ErrInvalidID)
-	case n == 0, l.IDs != nil && len(l.IDs) == 0, some == 0:
+	if l.IDs != nil && len(l.IDs) == 0 || some == 0 {
 		return nil, nil
 	}
 	return []any{
@@ -75,8 +87,7 @@ type Redrive struct {
 	Headers Headers
 }
 
-// Redrive makes jobs of dead letters, to be tried anew, with all their attempts. Failures and EnqueuedAt stay. If r
-// names no letters, Redrive does nothing, and returns no error.
+// Redrive makes jobs of dead letters, to be tried anew, with all their attempts. Failures and EnqueuedAt stay.
 //
 // It returns the ids of the jobs, in the order that lists have of the letters: the same ids, unless they went to the
 // tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind it do not meet
@@ -92,8 +103,8 @@ type Redrive struct {
 // At the tail it runs behind all that was enqueued before, as a message that is enqueued now does, also with
 // Config.CommitOrder: then Redrive waits for open transactions that have enqueued to the same groups.
 //
-// It returns ErrInvalidID for Letters that cannot be, and for a payload or headers with other than one id of a group,
-// and ErrInvalidMessage for a payload or headers that cannot be.
+// It returns ErrInvalidID for Letters that cannot be or that choose nothing, and for a payload or headers with other
+// than one id of a group, and ErrInvalidMessage for a payload or headers that cannot be.
 func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last string, err error) {
 	args, err := r.chosen(s)
 	if err != nil {
@@ -171,8 +182,8 @@ func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err 
 
 var noHeaders = "{}"
 
-// DeleteDeadLetters deletes dead letters for good, and returns how many there were. If of names none, it does nothing,
-// and returns no error. It returns ErrInvalidID for Letters that cannot be.
+// DeleteDeadLetters deletes dead letters for good, and returns how many there were. It returns ErrInvalidID for Letters
+// that cannot be or that choose nothing.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 	args, err := of.chosen(s)
 	if err != nil || args == nil {

@@ -217,7 +217,9 @@ func TestLettersAreChecked(t *testing.T) {
 	q := nowhere(t).Queue("q")
 	for _, s := range []fifo.Scope{q, q.Group("g")} {
 		for _, none := range []fifo.Letters{
-			{}, named(), {IDs: []int64{}}, {Limit: 10}, {After: (&fifo.Job{Queue: "q", GroupID: "g"}).Cursor()},
+			{IDs: []int64{}},
+			{IDs: []int64{}, Limit: 10},
+			{All: true, After: (&fifo.Job{Queue: "r", GroupID: "g"}).Cursor()},
 		} {
 			n, err := s.DeleteDeadLetters(ctx, none)
 			require.NoError(t, err)
@@ -226,6 +228,18 @@ func TestLettersAreChecked(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, jobs)
 			require.Equal(t, none.After, last)
+		}
+		// A list of these has all. What changes something is told, or a program would think that it had changed all.
+		for _, unchosen := range []fifo.Letters{
+			{}, named(), {Limit: 10}, {After: (&fifo.Job{Queue: "q", GroupID: "g"}).Cursor()},
+		} {
+			_, err := s.DeleteDeadLetters(ctx, unchosen)
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", unchosen)
+			require.ErrorContains(t, err, "choose none")
+			_, _, err = s.Redrive(ctx, toTail(unchosen))
+			require.ErrorIs(t, err, fifo.ErrInvalidID, "%+v", unchosen)
+			_, err = s.DeadLetters(ctx, unchosen)
+			require.NotErrorIs(t, err, fifo.ErrInvalidID, "it has asked the server, which is nowhere")
 		}
 		for _, bad := range []fifo.Letters{
 			{IDs: []int64{1}, All: true},

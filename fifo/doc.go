@@ -76,9 +76,9 @@
 //	                               └─ attempts used up, or DeadLetter ──▶ dead letter ──Redrive──▶ old place or tail
 //
 // A queue may do otherwise with a job that has used up its attempts (Queue.OnGiveUp): block the group until an operator
-// resumes it or moves that job to the dead letters (Bury), or discard the job. Queue.DeadLetterQueue names a queue to
-// which the job moves in place of the dead letters, for a handler to work: at the end of the group there, with headers
-// that say where it was.
+// resumes it or moves that job to the dead letters (Bury), or discard the job. Where it blocks, one whose payload JSON
+// cannot decode does so at once. Queue.DeadLetterQueue names a queue to which the job moves in place of the dead
+// letters, for a handler to work: at the end of the group there, with headers that say where it was.
 //
 // A Message that is Ungrouped is a group of its own: it has all of the above, and is ordered with nobody.
 //
@@ -275,7 +275,7 @@
 // (Measure, MeasureUpTo), stops the work and lets it go on (Pause, Resume), and moves or deletes (Bury, Redrive,
 // DeleteDeadLetters, Purge): what is in that scope and nothing else. Letters says which dead letters: by their ids, by
 // the kind or the text of their last failures, so many at a time; all only if it says All. A Client lists what is in
-// all queues, and changes nothing there.
+// all queues, and their names (Queues), and changes nothing there.
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into

@@ -27,8 +27,9 @@ var ErrNonconforming = lease.ErrNonconforming
 var (
 	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid
 	// UTF-8, or not printable. So it is for a text that PostgreSQL cannot have, in a Page, in Letters or as a reason,
-	// and for a reason of more than MaxReasonBytes; for Letters that contradict each other; for a verb that is of a
-	// group only or of a queue only; and by Move to another schema.
+	// and for a reason of more than MaxReasonBytes; for Letters that contradict each other, or that choose nothing for
+	// a verb that changes something; for a verb that is of a group only or of a queue only; and by Move to another
+	// schema.
 	ErrInvalidID = groups.ErrInvalidID
 	// ErrInvalidState is returned by Groups for a State that it cannot be asked for, and for a text that is none.
 	ErrInvalidState = errors.New("fifo: invalid state")
@@ -80,6 +81,9 @@ var (
 	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction
 	// mode.
 	ErrPooled = lease.ErrPooled
+	// ErrRights is returned by Run and RunOne when the role of the worker's connections lacks rights that every worker
+	// needs; the text names the role, and them. See migrations.Grant.
+	ErrRights = errors.New("fifo: the worker's role lacks rights")
 	// ErrDrainTimeout is returned by Run when it leaves something behind: handlers that still run although their
 	// contexts have ended, jobs whose outcome is unknown because the server did not answer in time, or hooks that were
 	// told what became of a job and have not returned. The text names the jobs. Their connections were closed, so those

@@ -55,6 +55,28 @@ func ExampleScope_Pause() {
 	// account-7
 }
 
+// An exporter of metrics knows no queue beforehand.
+func ExampleClient_Queues() {
+	ctx := context.Background()
+	client := fifo.Open(pgtest.ExamplePool(), nil)
+	_, err := client.Enqueue(ctx, fifo.Message{Queue: "payments", GroupID: "account-7"},
+		fifo.Message{Queue: "mail", GroupID: "ada"}, fifo.Message{Queue: "mail", GroupID: "bob"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	queues, err := client.Queues(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, name := range queues {
+		depth, err := client.Queue(name).MeasureUpTo(ctx, 1000)
+		fmt.Println(name, depth.Jobs, err)
+	}
+	// Output:
+	// mail 2 <nil>
+	// payments 1 <nil>
+}
+
 // A transaction looks at what a purge would leave, before it commits. The group stands still until then.
 func ExampleScope_InPgx() {
 	ctx := context.Background()

@@ -2,13 +2,13 @@ package fifo
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // A GiveUp says what becomes of a job that has used up its attempts. One whose handler returns a DeadLetter becomes a
-// dead letter, or moves to the DeadLetterQueue, in any case.
+// dead letter, or moves to the DeadLetterQueue, in any case. So does one whose payload JSON cannot decode, unless its
+// queue has BlockGroup.
 type GiveUp int
 
 const (
@@ -24,7 +24,8 @@ const (
 	// open transaction. Then it blocks the group when its turn comes, and Blocked is told once more. If an operator has
 	// paused the group, the pause does not name the job: it blocks the group after Resume.
 	//
-	// A job whose handler returns DeadLetter becomes a dead letter all the same, and stops nothing.
+	// A job whose payload JSON cannot decode blocks the group at its first attempt. One whose handler returns
+	// DeadLetter becomes a dead letter all the same, and stops nothing.
 	BlockGroup
 	// Discard deletes the job; its group goes on. What is left is an error in the log, and the Settled hook.
 	Discard
@@ -50,18 +51,24 @@ var (
 // giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
 // as failCall has it.
 func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
+	err := r.failure.err
 	switch up := s.queue.OnGiveUp; {
-	case IsDeadLetter(r.failure.err):
+	case saysDeadLetter(err), isUndecodable(err) && up != BlockGroup:
 	case up == Discard:
 		r.outcome = Discarded
 		return lease.Call{Statement: discardStmt, Args: args, Job: r.job.ID}
 	case up == BlockGroup:
 		r.outcome = Blocked
-		reason := fmt.Sprintf("job %d has used up its attempts", r.job.ID)
-		if r.failure == usedUp {
+		reason := "all its attempts are used up"
+		switch {
+		case r.failure == usedUp:
 			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
+		case isUndecodable(err):
+			reason = err.Error()
+		default:
+			reason += ": " + err.Error()
 		}
-		reason = scrub(fmt.Sprintf("%s: %v", reason, r.failure.err), MaxReasonBytes-len("…"))
+		reason = scrub(reason, MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason)), Job: r.job.ID}
 	}
 	r.outcome = Buried

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -70,6 +71,51 @@ func testBlockedGroup(t *testing.T, by lease) {
 	require.Equal(t, ids, b.ledger.order()[len(b.ledger.order())-2:])
 }
 
+// Where nothing is to be skipped, a payload that does not decode is not either: it blocks at once, also in a batch,
+// unless a handler says that it is a dead letter. Mended, it goes on.
+func TestUndecodableBlocks(t *testing.T) { overLeases(t, testUndecodableBlocks) }
+
+func testUndecodableBlocks(t *testing.T, by lease) {
+	b := newBed(t)
+	w := b.bare(nil)
+	var names []string
+	for name, q := range oneAndBatches(3) {
+		q.OnGiveUp, q.DeadLetterQueue = fifo.BlockGroup, "morgue"
+		q.Handler = fifo.JSON(func(context.Context, *fifo.Job, parcel) error { return nil })
+		w.HandleQueue(name, q)
+		names = append(names, name)
+	}
+	w.HandleQueue("told", fifo.Queue{OnGiveUp: fifo.BlockGroup, Handler: func(_ context.Context, job *fifo.Job) error {
+		return fifo.DeadLetter(job.Decode(new(parcel)))
+	}})
+	by.on(b, append(names, "told")...)
+	for _, name := range append(names, "told") {
+		b.sendAll(fifo.Message{Queue: name, GroupID: "g", Payload: "secret"},
+			fifo.Message{Queue: name, GroupID: "g", Payload: parcel{"Ada"}})
+	}
+	r := b.run(w)
+	await(t, "the blocks", func() bool { return w.Stats().Blocked == 3 && w.Stats().Buried == 2 })
+	for _, name := range names {
+		q := b.client.Queue(name)
+		jobs := b.jobsOf(q)
+		require.Len(t, jobs, 2, "nothing is skipped")
+		require.Equal(t, 1, jobs[0].Attempts)
+		require.Len(t, jobs[0].Failures, 1)
+		why, err := q.Group("g").Why(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, jobs[0].ID, why.PauseJob)
+		require.Contains(t, why.PauseReason, "decode payload of job")
+		require.NotContains(t, why.PauseReason, "secret")
+		require.NoError(t, q.Edit(t.Context(), jobs[0].ID, func(job *fifo.Job) error {
+			job.Payload = []byte(`{}`)
+			return nil
+		}))
+		b.resumes(q.Group("g"))
+	}
+	r.finish()
+	require.EqualValues(t, 6, w.Stats().Succeeded)
+}
+
 // An operator may move the job to the dead letters instead: that one, and none behind it.
 func TestBuryWhatBlocks(t *testing.T) {
 	b := newBed(t)
@@ -135,6 +181,8 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 			await(t, "the block", func() bool { return b.why(verb).PauseJob == id })
 			// A lower id comes late: it is not what blocks the group.
 			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', $1, -1, '')", verb)
+			why := b.why(verb)
+			require.Contains(t, why.Reason(), fmt.Sprintf("waits: job %d blocks the group", id))
 			if byHand {
 				require.NoError(t, pausing(g.Pause(t.Context(), "by hand")))
 			}

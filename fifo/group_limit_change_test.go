@@ -208,7 +208,7 @@ func TestGroupLimitForOperators(t *testing.T) {
 	why(ids[3], fifo.Behind, "waits behind 3 of its group")
 	require.ErrorIs(t, b.q.Delete(t.Context(), ids[1]), fifo.ErrJobHeld)
 	b.exec("UPDATE pgfifo.jobs SET run_at = 'infinity' WHERE id = $1", ids[2])
-	why(ids[2], fifo.Delayed, "is delayed until")
+	why(ids[2], fifo.Delayed, "waits until .*: it was postponed, or sent")
 	require.NoError(t, b.q.RetryNow(t.Context(), ids[2]))
 
 	require.True(t, b.terminates(b.q.Group("a")))

@@ -20,10 +20,10 @@ import (
 // unless the job was lost or given up by then.
 type Handler func(ctx context.Context, job *Job) error
 
-// JSON returns a Handler that decodes the payload from JSON into a T. A payload that does not decode becomes a dead
-// letter at once: it will not get better. It does so in a queue with BlockGroup, too, and its group goes on. If the
-// group is to stop, use a Handler that returns the error of Job.Decode. (A Message's Payload that is a string or
-// []byte is sent as it is, not as a JSON string.) Fields that T does not have are passed over: see StrictJSON.
+// JSON returns a Handler that decodes the payload from JSON into a T. A job whose payload does not decode becomes a
+// dead letter at once: it will not get better. In a queue with BlockGroup it blocks its group instead, at once, too. (A
+// Message's Payload that is a string or []byte is sent as it is, not as a JSON string.) Fields that T does not have are
+// passed over: see StrictJSON.
 func JSON[T any](f func(ctx context.Context, job *Job, payload T) error) Handler {
 	return decoding(f, (*Job).Decode)
 }
@@ -41,7 +41,7 @@ func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, a
 	return func(ctx context.Context, job *Job) error {
 		var payload T
 		if err := decode(job, &payload); err != nil {
-			return DeadLetter(err)
+			return newVerdict[undecodable](err, "", 0)
 		}
 		return f(ctx, job, payload)
 	}

@@ -44,7 +44,7 @@ const (
 	Buried                   // the attempt failed and the job is a dead letter, or in the DeadLetterQueue
 	Returned                 // the job is back in place, no attempt counted: the worker stops, or its batch failed
 	Snoozed                  // the handler has given the job back until later, no attempt counted
-	Blocked                  // the job has used up its attempts and blocks its group; see BlockGroup
+	Blocked                  // the job blocks its group: its attempts are used up, or see JSON; see BlockGroup
 	Discarded                // the attempt failed, was the last one, and the job is gone; see Discard
 	Unknown                  // the connection broke: if the job is still there, the next worker counts a lost attempt
 )

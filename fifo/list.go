@@ -56,7 +56,7 @@ func scanJob(r row) (j Job, err error) {
 // DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or
 // of all if none are. To choose by a failure it may have to pass over many others.
 func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
-	if _, err := of.chosen(s); err != nil {
+	if _, _, err := of.check(s); err != nil {
 		return nil, err
 	}
 	page := Page{After: of.After, Limit: of.Limit}

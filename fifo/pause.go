@@ -16,7 +16,7 @@ type Pause struct {
 	Queue    string    `bun:"queue,pk"`
 	Reason   string    `bun:"reason,notnull"`
 	PausedAt time.Time `bun:"paused_at,notnull,default:statement_timestamp()"`
-	// Job is the job that blocks the group, because it has used up its attempts (BlockGroup), or 0.
+	// Job is the job that blocks the group, or 0: see BlockGroup.
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`

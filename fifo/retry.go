@@ -50,9 +50,17 @@ func AsRetryAfter(err error) (d time.Duration, ok bool) { return verdictOf[retry
 // left. A nil err stands for "given up".
 func DeadLetter(err error) error { return newVerdict[deadLetter](err, "given up", 0) }
 
-// IsDeadLetter reports whether an error says DeadLetter: for the tests of a handler.
-func IsDeadLetter(err error) bool {
+// IsDeadLetter reports whether an error says DeadLetter, as that of JSON does about a payload that does not decode: for
+// the tests of a handler.
+func IsDeadLetter(err error) bool { return saysDeadLetter(err) || isUndecodable(err) }
+
+func saysDeadLetter(err error) bool {
 	_, says := verdictOf[deadLetter](err)
+	return says
+}
+
+func isUndecodable(err error) bool {
+	_, says := verdictOf[undecodable](err)
 	return says
 }
 

@@ -117,6 +117,30 @@ func (b *bed) tidy(s fifo.Scope) {
 	require.Equal(b.t, "for now", one.PauseReason)
 }
 
+// A queue is there that has a job, a dead letter or settings.
+func TestQueues(t *testing.T) {
+	b := newBed(t)
+	names := func() []string {
+		list, err := b.client.Queues(t.Context())
+		require.NoError(t, err)
+		return list
+	}
+	require.Empty(t, names())
+	for _, queue := range []string{"live", "both", "Ä"} {
+		b.plant(queue, 2, "a", "b")
+	}
+	b.exec(`INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at)
+		SELECT queue, group_id, id, '', 1, now() FROM unnest('{dead,both,zz}'::text[], '{a,a,b}'::text[],
+		'{1001,1002,1003}'::bigint[]) AS d (queue, group_id, id)`)
+	for _, queue := range []string{"both", "set"} {
+		require.NoError(t, b.client.Queue(queue).Configure(t.Context(), fifo.Settings{}))
+	}
+	require.NoError(t, pausing(b.client.Queue("paused").Pause(t.Context(), "")))
+	require.Equal(t, []string{"both", "dead", "live", "set", "zz", "Ä"}, names())
+	b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
+	require.Equal(t, []string{"both", "set"}, names())
+}
+
 // verbsOf calls every verb of a scope, with ids where they take some.
 func verbsOf(ctx context.Context, s fifo.Scope) map[string]error {
 	errs := map[string]error{"pause": pausing(s.Pause(ctx, ""))}

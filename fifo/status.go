@@ -62,7 +62,7 @@ type State int
 const (
 	Held       State = iota + 1 // it is running, or somebody else has it locked
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
-	BackingOff                  // it has failed, and waits for its next attempt
+	BackingOff                  // it has failed, and waits: for its next attempt, or by a Snooze or Unavailable since
 	Delayed                     // it is to run later: the message says so, or its handler, with Snooze or Unavailable
 	OverLimit                   // it may run, but its queue or group runs as many jobs as the Settings say
 	Due                         // it may run, and nobody has taken it

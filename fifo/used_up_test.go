@@ -51,7 +51,7 @@ func TestUsedUpBefore(t *testing.T) {
 		why, err := g.Why(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, jobs[0].ID, why.PauseJob)
-		require.Equal(t, fmt.Sprintf("job %d has used up its attempts", jobs[0].ID), why.PauseReason)
+		require.Equal(t, "all its attempts are used up", why.PauseReason)
 		require.NoError(t, g.RetryNow(t.Context(), jobs[0].ID))
 		b.resumes(g)
 	}

@@ -17,6 +17,7 @@ type (
 	snooze      struct{}
 	unavailable struct{}
 	deadLetter  struct{}
+	undecodable struct{} // a DeadLetter, but that no handler has decided it
 )
 
 // newVerdict returns a verdict around an error, or around text if that is nil.

@@ -20,7 +20,7 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 		return Status{}, err
 	}
 	if len(list) == 0 {
-		return Status{}, fmt.Errorf("%w: %v has no jobs", ErrJobNotFound, s)
+		return Status{}, fmt.Errorf("%w: the group %v has none", ErrJobNotFound, s)
 	}
 	return list[0], nil
 }
@@ -108,17 +108,17 @@ func (s *Status) Reason() string {
 	switch s.State {
 	case Behind:
 		return fmt.Sprintf("%swaits behind %d of its group; at its head, job %d %s",
-			job, s.Ahead, s.HeadID, s.reason(s.state(), s.headSince))
+			job, s.Ahead, s.HeadID, s.reason(s.HeadID, s.state(), s.headSince))
 	case Dead:
 		return fmt.Sprintf("%sis a dead letter since %s, after %d attempts%s",
 			job, when(s.Since), s.Attempts, s.after())
 	default:
-		return job + s.reason(s.State, s.Since)
+		return job + s.reason(s.JobID, s.State, s.Since)
 	}
 }
 
-// reason says what the head is doing, without its name, and since when.
-func (s *Status) reason(state State, since time.Time) string {
+// reason says what the job that it is about is doing, without its name, and since when.
+func (s *Status) reason(about int64, state State, since time.Time) string {
 	switch state {
 	case Held:
 		if s.PID == 0 {
@@ -128,6 +128,8 @@ func (s *Status) reason(state State, since time.Time) string {
 	case Paused:
 		what := "the group is paused"
 		switch {
+		case s.PauseJob == about:
+			what = "it blocks the group"
 		case s.PauseJob != 0:
 			what = fmt.Sprintf("job %d blocks the group", s.PauseJob)
 		case s.queuePaused:
@@ -135,9 +137,9 @@ func (s *Status) reason(state State, since time.Time) string {
 		}
 		return fmt.Sprintf("waits: %s: %q", what, s.PauseReason)
 	case BackingOff:
-		return fmt.Sprintf("waits until %s for its next attempt, after %d%s", when(s.DueAt), s.Attempts, s.after())
+		return fmt.Sprintf("waits until %s; failed attempts: %d%s", when(s.DueAt), s.Attempts, s.after())
 	case Delayed:
-		return fmt.Sprintf("is delayed until %s", when(s.DueAt))
+		return fmt.Sprintf("waits until %s: it was postponed, or sent with a delay", when(s.DueAt))
 	case OverLimit:
 		what := "queue"
 		if s.groupFull {
@@ -157,7 +159,11 @@ func (s *Status) after() string {
 	if s.LastFailure == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the last failure: %s: %q", s.LastFailure.Kind, s.LastFailure.Error)
+	at := ""
+	if !s.LastFailure.At.IsZero() {
+		at = ", at " + when(s.LastFailure.At)
+	}
+	return fmt.Sprintf("; the last failure%s: %s: %q", at, s.LastFailure.Kind, s.LastFailure.Error)
 }
 
 func when(t time.Time) string {

@@ -43,10 +43,13 @@ func TestWhy(t *testing.T) {
 	}{
 		{"q", "held", fifo.Held, true, `of q/held runs since 20.*, in session [0-9]+ of "worker of TestWhy"`},
 		{"q", "due", fifo.Due, true, "may run since 20.*, and nobody has taken it: no worker handles"},
-		{"q", "failed", fifo.BackingOff, false, `waits until 2.* for its next attempt, after 2; .* error: "no route"$`},
-		{"q", "delayed", fifo.Delayed, false, "is delayed until 9999-12-31"},
+		{
+			"q", "failed", fifo.BackingOff, false,
+			`waits until 2.*Z; failed attempts: 2; the last failure, at 2026-01-01T00:00:00Z: error: "no route"$`,
+		},
+		{"q", "delayed", fifo.Delayed, false, "waits until 9999-12-31.*: it was postponed, or sent"},
 		{"q", "paused", fifo.Paused, true, `waits: the group is paused: "under audit"$`},
-		{"q", "blocked", fifo.Paused, true, `waits: job [0-9]+ blocks the group: "job has used up"$`},
+		{"q", "blocked", fifo.Paused, true, `waits: it blocks the group: "job has used up"$`},
 		{"other", "stopped", fifo.Paused, true, `waits: the queue is paused: "all of it"$`},
 	} {
 		s := b.client.Queue(x.queue)
@@ -83,15 +86,33 @@ func TestWhy(t *testing.T) {
 	id := b.why("failed").HeadID
 	require.ErrorIs(t, second(b.q.WhyJob(t.Context(), held)), fifo.ErrJobNotFound)
 	require.ErrorIs(t, second(b.q.Group("held").WhyJob(t.Context(), id)), fifo.ErrJobNotFound, "it is another group's")
-	require.ErrorIs(t, second(b.q.Group("none").Why(t.Context())), fifo.ErrJobNotFound)
+	_, err := b.q.Group("none").Why(t.Context())
+	require.ErrorIs(t, err, fifo.ErrJobNotFound)
+	require.ErrorContains(t, err, "the group q/none has none")
 	require.ErrorIs(t, second(b.q.Why(t.Context())), fifo.ErrInvalidID)
 	require.NoError(t, b.q.Bury(t.Context(), id, "of no use"))
 	dead := b.whyJob(id)
 	require.Equal(t, fifo.Dead, dead.State)
 	require.Equal(t, "failed", dead.GroupID)
 	require.WithinDuration(t, time.Now(), dead.Since, time.Minute)
-	require.Regexp(t, `is a dead letter since 20.*, after 2 attempts; the last failure: operator: "of no use"`,
+	require.Regexp(t, `is a dead letter since 20.*, after 2 attempts; the last failure, at 20.*: operator: "of no use"`,
 		dead.Reason())
+}
+
+// The row of a job that has failed does not tell why it waits now. So nothing is said that may not be so.
+func TestWhyOfASnoozeAfterAFailure(t *testing.T) {
+	b := newBed(t)
+	b.send("g", nil)
+	says := errOnPurpose
+	w := b.worker(func(context.Context, *fifo.Job) error { return says },
+		func(w *fifo.Worker) { w.Retry = fifo.Backoff(0, 0) })
+	require.True(t, b.runsOne(w))
+	says = fifo.Snooze(time.Hour, nil)
+	require.True(t, b.runsOne(w))
+	why := b.why("g")
+	require.Equal(t, fifo.BackingOff, why.State)
+	require.Regexp(t, `waits until 20.*Z; failed attempts: 1; the last failure, at 20.*Z: error: `, why.Reason())
+	require.NotContains(t, why.Reason(), "next attempt")
 }
 
 func (b *bed) why(group string) fifo.Status {

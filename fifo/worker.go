@@ -184,8 +184,9 @@ type settings struct {
 // left behind, such as an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrRunning, ErrConnections, ErrPooled, ErrNonconforming, the errors of migrations.Check. A connection that is lost
-// later is dialed again, for as long as it takes; that is logged.
+// ErrRunning, ErrConnections, ErrPooled, ErrRights, ErrNonconforming, the errors of migrations.Check. A connection that
+// is lost later is dialed again, and what the server refuses later is tried again, for as long as it takes; that is
+// logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {
@@ -237,7 +238,10 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 	if err != nil {
 		return nil, dialed(err, 1, w.concurrency())
 	}
-	leases, err := w.leases(ctx, conn, set.names)
+	var leases map[string]bool
+	if err = w.checkRights(ctx, conn); err == nil {
+		leases, err = w.leases(ctx, conn, set.names)
+	}
 	if err != nil {
 		closeConn(conn)
 		return nil, err
@@ -316,7 +320,7 @@ type Stats struct {
 	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
 	Returned  int64 // jobs whose attempt was given back: the worker stopped, or their batch failed
 	Snoozed   int64 // jobs that their handlers gave back until later
-	Blocked   int64 // times that a job which has used up its attempts has stopped its group
+	Blocked   int64 // times that a job has stopped its group, see BlockGroup
 	Discarded int64 // jobs that were given up and deleted
 	Unknown   int64 // attempts that this worker lost with their connection
 	Lost      int64 // lost attempts, of any worker, that this one found and counted; they count as failed, too

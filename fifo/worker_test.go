@@ -138,7 +138,9 @@ func TestErrConnections(t *testing.T) {
 			role := query[string](b, "SELECT current_database() || '_poor'")
 			b.exec(fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD 'poor' CONNECTION LIMIT %d;
 				GRANT USAGE ON SCHEMA pgfifo TO %s;
-				GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO %s`, role, x.limit+1, role, role)) // and one for the pool
+				GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO %s;
+				GRANT ALL ON ALL SEQUENCES IN SCHEMA pgfifo TO %s`,
+				role, x.limit+1, role, role, role)) // and one for the pool
 			t.Cleanup(func() {
 				_, err := b.pool.Exec(context.Background(), fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %s", role, role))
 				require.NoError(t, err)
@@ -154,7 +156,7 @@ func TestErrConnections(t *testing.T) {
 			require.NoError(t, ctx.Err(), "it runs without what it needs")
 			require.ErrorIs(t, err, fifo.ErrConnections)
 			require.ErrorContains(t, err, "CONNECTION LIMIT")
-			require.ErrorContains(t, err, "lower Concurrency")
+			require.ErrorContains(t, err, "beside those of the client's pool; lower Concurrency or the pool's MaxConns")
 			require.ErrorContains(t, err, "53300")
 		})
 	}

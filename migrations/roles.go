@@ -34,8 +34,8 @@ type Roles struct {
 	Producer string
 	// Worker runs a fifo.Worker, whose handlers may enqueue. Defaults to "pgfifo_worker".
 	Worker string
-	// Reader calls what only reads: Jobs, DeadLetters, Groups, Why, Pauses, Measure, Settings and WaitEmpty, of a
-	// fifo.Client or a Scope. Defaults to "pgfifo_reader".
+	// Reader calls what only reads: Jobs, DeadLetters, Groups, Why, Queues, Pauses, Measure, Settings and WaitEmpty, of
+	// a fifo.Client or a Scope. Defaults to "pgfifo_reader".
 	Reader string
 	// Admin does what Reader does, and calls the verbs of a fifo.Scope that change something; Terminate needs
 	// pg_signal_backend besides. It may call Client.Enqueue, without a DedupID, because a redrive needs that right, and

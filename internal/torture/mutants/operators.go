@@ -26,6 +26,11 @@ var operators = []Mutant{
 			"errors.Is(cause, ErrShutdown)")),
 	plant("cancel-by-anybody", "a notice cancels what runs, whoever sent it",
 		test("fifo", "TestCancel"), in("fifo/held.go", "case !r.paused:", "case false:")),
+	plant("queues-read-all-jobs", "a list of the queues reads all of their jobs",
+		test("fifo", "TestQueuesReadOneRowEach"),
+		in("fifo/sql/queues.sql",
+			"    (SELECT j.queue FROM pgfifo.jobs j ORDER BY j.queue, j.group_id, j.id LIMIT 1)\n",
+			"    SELECT DISTINCT j.queue FROM pgfifo.jobs j\n")),
 	plant("wait-for-what-waits", "waiting for the end of a queue does not wait for the jobs that run",
 		test("fifo", "TestWaitEmpty"), in("fifo/sql/any.sql", "WHERE j.queue", "WHERE j.xmax::text = '0' AND j.queue")),
 }
