@@ -56,7 +56,11 @@ func TestLogDiskFull(t *testing.T) {
 	t.Parallel()
 	c := emptyCluster(t, map[string]string{"min_wal_size": "2MB", "max_wal_size": "8MB"})
 	disk := c.newDisk("wal", 96)
-	c.initdb("--wal-segsize=1", "--waldir", disk)
+	c.fill()
+	c.run(filepath.Join(c.bin, "pg_resetwal"), "--wal-segsize=1", "-D", c.data())
+	c.run("cp", "-R", filepath.Join(c.data(), "pg_wal")+"/.", disk)
+	c.run("rm", "-R", filepath.Join(c.data(), "pg_wal"))
+	c.run("ln", "-s", disk, filepath.Join(c.data(), "pg_wal"))
 	c.serve(c.port)
 	c.migrate()
 	l := newLoad(c, c.url(c.port))
@@ -130,7 +134,7 @@ func (p *program) newDisk(name string, megabytes int) string {
 		require.NoError(p, syscall.Unmount(dir, 0))
 		require.NoError(p, guard.Close())
 	})
-	data := filepath.Join(dir, "data") // initdb wants an empty folder that it may close to others
+	data := filepath.Join(dir, "data") // PostgreSQL wants an empty folder that it may close to others
 	require.NoError(p, os.Mkdir(data, 0o700))
 	require.NoError(p, errors.Join(p.Own(dir), p.Own(data)))
 	return data

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,12 +42,30 @@ func emptyCluster(t *testing.T, set map[string]string) *cluster {
 	return &cluster{newProgram(t, syscall.SIGQUIT), bin, set}
 }
 
-// initdb makes the data.
-func (c *cluster) initdb(arg ...string) {
+// version returns the x of PostgreSQL x.y.
+func (c *cluster) version() int {
 	c.Helper()
-	c.run(filepath.Join(c.bin, "initdb"), append([]string{
-		"-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
-	}, arg...)...)
+	out, err := exec.Command(filepath.Join(c.bin, "postgres"), "--version").Output()
+	require.NoError(c, err)
+	return firstNumber(c.T, `PostgreSQL\) (\d+)`, out)
+}
+
+// firstNumber returns the number that a pattern has in parentheses, in the output of a program.
+func firstNumber(t *testing.T, pattern string, out []byte) int {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindSubmatch(out)
+	require.NotNil(t, found, "%s", out)
+	n, err := strconv.Atoi(string(found[1]))
+	require.NoError(t, err)
+	return n
+}
+
+// fill makes the data.
+func (c *cluster) fill() {
+	c.Helper()
+	gone, err := pgserver.Data(c.Context(), c.Daemon, c.bin)
+	require.NoError(c, err)
+	c.Cleanup(func() { require.NoError(c, gone()) })
 }
 
 // newCluster makes a cluster and starts it, with the given settings. It has the test run beside others.
@@ -53,7 +73,7 @@ func newCluster(t *testing.T, set map[string]string) *cluster {
 	t.Helper()
 	t.Parallel()
 	c := emptyCluster(t, set)
-	c.initdb()
+	c.fill()
 	c.serve(c.port)
 	return c
 }
