@@ -58,7 +58,7 @@ func newBouncer(t *testing.T, direct, mode string, set map[string]string) *bounc
 	target, err := url.Parse(direct)
 	require.NoError(t, err)
 	password, _ := target.User.Password()
-	b := &bouncer{program: newProgram(t, syscall.SIGTERM), path: path}
+	b := &bouncer{program: newProgram(t, "", syscall.SIGTERM), path: path}
 	console := *target
 	console.Path = "/pgbouncer"
 	b.console = b.through(console.String())

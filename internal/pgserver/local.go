@@ -49,6 +49,9 @@ func (s *starter) dataDir() string {
 	return memoryDir()
 }
 
+// DataDir returns the folder for the data of a server of one's own that may forget.
+func DataDir() string { return newStarter(nil, os.Getenv).dataDir() }
+
 // startCluster starts the server of a cluster whose binaries are there.
 func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error) {
 	c.listen = s.opts.Listen
