@@ -86,7 +86,7 @@ func TestServerCrash(t *testing.T) {
 		c := newCluster(t, lazy)
 		s := c.site()
 		s.task = task{Do: "dwell"} // there is enough to do when the server crashes
-		backlog := s.fill(40, 12)
+		backlog := s.fill(40, 8)
 		if off != "" {
 			c.exec(off)
 			c.exec("SELECT pg_reload_conf()")

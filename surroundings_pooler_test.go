@@ -138,7 +138,7 @@ func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	b := newBouncer(t, s.URL, "session", nil)
 	through := b.through(s.URL)
 	open := s.gate()
-	want := s.fill(20, 40)
+	want := s.fill(20, 10)
 	gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
 	want["gate"] = gated
 	procs := map[string]*process{}
@@ -187,7 +187,7 @@ func TestPoolerDies(t *testing.T) {
 	s := newSite(t)
 	b := newBouncer(t, s.URL, "session", nil)
 	open := s.gate()
-	want := s.fill(10, 60)
+	want := s.fill(10, 20)
 	var gated []int64
 	for i := range 5 { // more than a process has lanes, so that both are at work
 		group := fmt.Sprint("gate", i)
