@@ -172,7 +172,7 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		},
 		"statements on the raw connection": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			for begun := time.Now(); time.Since(begun) < 2*time.Second; {
-				if _, err := tx.Conn().PgConn().Exec(ctx, "SELECT 1").ReadAll(); err != nil {
+				if _, err := tx.Conn().PgConn().Exec(ctx, "SELECT pg_sleep(0.005)").ReadAll(); err != nil {
 					return err
 				}
 			}
