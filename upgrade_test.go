@@ -213,7 +213,7 @@ func buildWith(t *testing.T, texts map[string]string) (program string) {
 	list, err := overlay.Write(dir, all)
 	require.NoError(t, err)
 	program = filepath.Join(dir, "other.test.exe")
-	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-ldflags=-s -w", "-overlay", list, "-o", program, ".")
+	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-ldflags=-s", "-overlay", list, "-o", program, ".")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program

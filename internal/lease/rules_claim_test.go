@@ -269,7 +269,8 @@ func TestClaimTakesTheRightHead(t *testing.T) {
 				c := s.cast(sites[at], take)
 				for when, early := range map[string]bool{"meanwhile": false, "before": true} {
 					for _, ending := range endingsAt(at, early) {
-						if !t.Run(ending+", "+when, func(t *testing.T) { c.meet(s.again(t), take, at, ending, early) }) {
+						meet := func(t *testing.T) { c.meet(s.again(t), take, at, ending, early) }
+						if !t.Run(ending+", "+when, meet) {
 							return // nobody has let go of what he holds
 						}
 						if ending == dies {
