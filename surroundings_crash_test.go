@@ -148,13 +148,13 @@ func TestRelaxedServerCrash(t *testing.T) {
 		s.kill(procs[0])
 		procs[0] = start()
 		s.atWork(len(procs) + 1)
-		some, flushed := done()+50, ""
+		some, flushed := done()+20, ""
 		flush := func() string { return pgtest.One[string](s.DB, "SELECT pg_current_wal_flush_lsn()::text") }
 		var was state
 		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
 			now, n := flush(), done()
 			if relaxed && now != flushed { // by a sweep, or a worker's first claims
-				some, flushed = n+50, now
+				some, flushed = n+20, now
 			}
 			if n < some {
 				return false

@@ -100,7 +100,7 @@ func produceAtOnce(
 	for n := range manyProducers {
 		all.Go(func() error {
 			group := fmt.Sprint(shared, n)
-			ids, err := produceInAllWays(t.Context(), client, pool, group, shared)
+			ids, err := produceInAllWays(t.Context(), client, pool, group, shared, n == 0)
 			mu.Lock()
 			defer mu.Unlock()
 			want[group] = ids
@@ -110,9 +110,10 @@ func produceAtOnce(
 	require.NoError(t, all.Wait())
 }
 
-// produceInAllWays enqueues to a group of its own, in order, and to one that others share.
+// produceInAllWays enqueues to a group of its own, in order, and to one that others share. If it lingers in a
+// transaction, workers come to what the others commit meanwhile, unless they wait.
 func produceInAllWays(
-	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group, common string,
+	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group, common string, lingers bool,
 ) (all []int64, err error) {
 	own, shared := message(group, task{}), message(common, task{})
 	keep := func(receipts []fifo.Receipt, err error) error {
@@ -125,7 +126,7 @@ func produceInAllWays(
 		}
 		return err
 	}
-	for range 3 {
+	for round := range 3 {
 		if err := keep(client.Enqueue(ctx, own)); err != nil {
 			return nil, fmt.Errorf("one: %w", err)
 		}
@@ -136,10 +137,10 @@ func produceInAllWays(
 			return nil, fmt.Errorf("several: %w", err)
 		}
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := keep(client.EnqueuePgxTx(ctx, tx, own, shared, own)); err != nil {
-				return err
+			err := keep(client.EnqueuePgxTx(ctx, tx, own, shared, own))
+			if err == nil && lingers && round == 0 {
+				_, err = tx.Exec(ctx, "SELECT pg_sleep(0.6)")
 			}
-			_, err := tx.Exec(ctx, "SELECT pg_sleep(0.01)") // others commit meanwhile, unless they wait
 			return err
 		})
 		if err != nil {
