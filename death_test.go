@@ -175,7 +175,7 @@ func TestSIGTERMDrains(t *testing.T) {
 
 func TestKillRecovery(t *testing.T) {
 	t.Parallel()
-	const kills = 10
+	const kills = 5
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	report, err := killbench.Run(ctx, killbench.Config{URL: pgtest.URL(t), Kills: kills, Logf: t.Logf})

@@ -33,9 +33,9 @@ import (
 // While there is no space for data, what needs some is refused, and the rest goes on.
 func TestDiskFull(t *testing.T) {
 	c := newCluster(t, nil)
-	disk := c.newDisk("disk", 32)
-	c.exec(c.port, "CREATE TABLESPACE small LOCATION '"+disk+"'")
-	c.exec(c.port, "CREATE DATABASE small TABLESPACE small")
+	disk := c.newDisk("disk", 24)
+	c.exec("CREATE TABLESPACE small LOCATION '" + disk + "'")
+	c.exec("CREATE DATABASE small TABLESPACE small")
 	url := databaseURL(t, c.url(c.port), "small")
 	l := newLoad(c, url)
 	makeRoom := c.ballast(disk, 6)
@@ -55,14 +55,18 @@ func TestDiskFull(t *testing.T) {
 func TestLogDiskFull(t *testing.T) {
 	t.Parallel()
 	c := emptyCluster(t, map[string]string{"min_wal_size": "2MB", "max_wal_size": "8MB"})
-	disk := c.newDisk("wal", 96)
-	c.initdb("--wal-segsize=1", "--waldir", disk)
-	c.serve(c.port)
+	disk := c.newDisk("wal", 64)
+	c.fill()
+	c.run(filepath.Join(c.bin, "pg_resetwal"), "--wal-segsize=1", "-D", c.data())
+	c.run("cp", "-R", filepath.Join(c.data(), "pg_wal")+"/.", disk)
+	c.run("rm", "-R", filepath.Join(c.data(), "pg_wal"))
+	c.run("ln", "-s", disk, filepath.Join(c.data(), "pg_wal"))
+	c.serve()
 	c.migrate()
 	l := newLoad(c, c.url(c.port))
 	// A replica that never comes back: the usual reason why a log grows and grows.
-	c.exec(c.port, "SELECT pg_create_physical_replication_slot('gone', true)")
-	makeRoom := c.ballast(disk, 58) // enough until the slot is gone, for the work goes on
+	c.exec("SELECT pg_create_physical_replication_slot('gone', true)")
+	makeRoom := c.ballast(disk, 44) // enough until the slot is gone, for the work goes on
 	stop := background(t, l.worker.Run)
 	l.untilFull(func() bool {
 		text, err := os.ReadFile(c.LogFile())
@@ -72,7 +76,7 @@ func TestLogDiskFull(t *testing.T) {
 
 	makeRoom()
 	c.revive()
-	c.exec(c.port, "SELECT pg_drop_replication_slot('gone')")
+	c.exec("SELECT pg_drop_replication_slot('gone')")
 	l.requireDrained()
 	stop()
 }
@@ -104,11 +108,10 @@ func (c *cluster) revive() {
 	c.await("the server's recovery", func() bool {
 		if c.Ended() {
 			c.Log("the server had stopped")
-			c.serve(c.port)
+			c.serve()
 			return true
 		}
-		conn, err := pgx.Connect(c.Context(), c.url(c.port))
-		return err == nil && conn.Close(c.Context()) == nil
+		return c.answers()
 	})
 }
 
@@ -130,7 +133,7 @@ func (p *program) newDisk(name string, megabytes int) string {
 		require.NoError(p, syscall.Unmount(dir, 0))
 		require.NoError(p, guard.Close())
 	})
-	data := filepath.Join(dir, "data") // initdb wants an empty folder that it may close to others
+	data := filepath.Join(dir, "data") // PostgreSQL wants an empty folder that it may close to others
 	require.NoError(p, os.Mkdir(data, 0o700))
 	require.NoError(p, errors.Join(p.Own(dir), p.Own(data)))
 	return data

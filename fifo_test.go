@@ -20,10 +20,10 @@ import (
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
 func TestGroupsStayInOrder(t *testing.T) {
 	s := newSite(t)
-	want := s.fill(50, 40)
+	want := s.fill(50, 12)
 	procs := s.crew(4, 8)
 	s.until("the first job", func() bool { return len(s.events()) > 0 })
-	for group, ids := range s.fill(50, 40) { // while the first are being worked
+	for group, ids := range s.fill(50, 12) { // while the first are being worked
 		want[group] = append(want[group], ids...)
 	}
 	s.drained()

@@ -2,6 +2,8 @@ package pgfifo_test
 
 import (
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -60,24 +62,33 @@ func (s *site) effects() map[string][]int64 {
 	return effects
 }
 
-// events reads the journal.
-func (s *site) events() (events []event) {
+// events returns the journal, of which only what is new is read. The list is the site's own.
+func (s *site) events() []event {
 	s.Helper()
-	text, err := os.ReadFile(s.journal)
+	file, err := os.Open(s.journal)
+	require.NoError(s, err)
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.NewSectionReader(file, s.read, math.MaxInt64-s.read))
 	require.NoError(s, err)
 	for line := range strings.Lines(string(text)) {
 		var e event
 		_, err := fmt.Sscan(line, &e.kind, &e.worker, &e.group, &e.job, &e.attempt)
 		require.NoError(s, err, "%q", line)
-		events = append(events, e)
+		s.past = append(s.past, e)
 	}
-	return events
+	s.read += int64(len(text))
+	return s.past
 }
 
 // find returns the events of one kind of one job.
-func (s *site) find(kind string, job int64) []event {
+func (s *site) find(kind string, job int64) (found []event) {
 	s.Helper()
-	return slices.DeleteFunc(s.events(), func(e event) bool { return e.kind != kind || e.job != job })
+	for _, e := range s.events() {
+		if e.kind == kind && e.job == job {
+			found = append(found, e)
+		}
+	}
+	return found
 }
 
 // waiting waits until the given attempt of a job stands at the gate, and returns the name of its worker.

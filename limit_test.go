@@ -45,8 +45,8 @@ func TestLimitUnderKill(t *testing.T) {
 	require.NoError(t, s.client.Queue(queue).Configure(t.Context(), fifo.Settings{Limit: limit}))
 	s.census()
 	s.task = task{Do: "census"}
-	ids := s.fill(12, 30)
-	s.requireLimit(limit, 3, 6, 20)
+	ids := s.fill(12, 12)
+	s.requireLimit(limit, 3, 3, 12)
 	require.Equal(t, ids, s.effects())
 	s.replay()
 }
@@ -63,8 +63,8 @@ func TestGroupLimitUnderKill(t *testing.T) {
 		'BEGIN INSERT INTO starts (id) VALUES (NEW.id); RETURN NEW; END'`)
 	s.Exec(`CREATE TRIGGER started AFTER INSERT OR UPDATE ON pgfifo.attempt_marks
 		FOR EACH ROW EXECUTE FUNCTION started()`)
-	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 300)...)
-	s.requireLimit(limit, 2, 5, 15)
+	ids := s.enqueue(slices.Repeat([]fifo.Message{message("g", task{Do: "census"})}, 140)...)
+	s.requireLimit(limit, 2, 3, 12)
 	require.ElementsMatch(t, ids, s.effects()["g"])
 	require.Zero(t, s.number(`SELECT count(*) FROM (SELECT id, lag(id) OVER (ORDER BY min(n)) AS before
 		FROM starts GROUP BY id) first WHERE id < before`), "starts out of order")

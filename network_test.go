@@ -84,7 +84,7 @@ func TestLatency(t *testing.T) {
 
 // Connections are reset again and again, whatever is under way on them.
 func TestResets(t *testing.T) {
-	const groups, each, step = 10, 240, 5 // a reset every so many jobs, and enough left for some
+	const groups, each, step = 10, 60, 5 // a reset every so many jobs, and enough left for some
 	s := newSite(t)
 	proxy, url := s.proxy()
 	var procs []*process
@@ -101,7 +101,7 @@ func TestResets(t *testing.T) {
 	left := s.jobs()
 	s.within(6*patience, "an empty queue", func() bool {
 		now := s.jobs()
-		if now <= left-step && resets < 20 { // each costs a pause before the next dial
+		if now <= left-step && resets < 6 { // each costs a pause before the next dial
 			left = now
 			resets++
 			broken += proxy.Reset()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/killbench"
+	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -147,6 +148,8 @@ func (h *taskHandler) act(ctx context.Context, job *fifo.Job, what string) error
 	case "nap":
 		_, err := h.pool.Exec(ctx, "SELECT pg_sleep(0.005)")
 		return err
+	case "dwell":
+		return pause.For(ctx, 4*time.Millisecond)
 	case "census":
 		return h.census(ctx, job)
 	case "panic":

@@ -25,6 +25,8 @@ type site struct {
 	*pgtest.DB
 	client   *fifo.Client
 	journal  string
+	past     []event // what was read of it
+	read     int64   // how many bytes that is
 	pollOnly bool
 	task     task // of the jobs of fill
 	count    int

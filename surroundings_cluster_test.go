@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +28,9 @@ import (
 // A cluster is a PostgreSQL server of a test's own, to be crashed, restarted, copied and promoted.
 type cluster struct {
 	*program
-	bin string
-	set map[string]string
+	bin  string
+	set  map[string]string
+	asks *pgx.Conn // the test's own connection, or nil
 }
 
 // emptyCluster is a cluster without data, or skips the test.
@@ -37,15 +40,41 @@ func emptyCluster(t *testing.T, set map[string]string) *cluster {
 	if err != nil {
 		t.Skip("skipped: no PostgreSQL server is installed here, and this test crashes one of its own: ", err)
 	}
-	return &cluster{newProgram(t, syscall.SIGQUIT), bin, set}
+	c := &cluster{bin: bin, set: set}
+	c.program = newProgram(t, pgserver.DataDir(), syscall.SIGQUIT)
+	return c
 }
 
-// initdb makes the data.
-func (c *cluster) initdb(arg ...string) {
+// another returns one without data, with the same settings.
+func (c *cluster) another() *cluster {
 	c.Helper()
-	c.run(filepath.Join(c.bin, "initdb"), append([]string{
-		"-D", c.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync",
-	}, arg...)...)
+	return emptyCluster(c.T, c.set)
+}
+
+// version returns the x of PostgreSQL x.y.
+func (c *cluster) version() int {
+	c.Helper()
+	out, err := exec.Command(filepath.Join(c.bin, "postgres"), "--version").Output()
+	require.NoError(c, err)
+	return firstNumber(c.T, `PostgreSQL\) (\d+)`, out)
+}
+
+// firstNumber returns the number that a pattern has in parentheses, in the output of a program.
+func firstNumber(t *testing.T, pattern string, out []byte) int {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindSubmatch(out)
+	require.NotNil(t, found, "%s", out)
+	n, err := strconv.Atoi(string(found[1]))
+	require.NoError(t, err)
+	return n
+}
+
+// fill makes the data.
+func (c *cluster) fill() {
+	c.Helper()
+	gone, err := pgserver.Data(c.Context(), c.Daemon, c.bin)
+	require.NoError(c, err)
+	c.Cleanup(func() { require.NoError(c, gone()) })
 }
 
 // newCluster makes a cluster and starts it, with the given settings. It has the test run beside others.
@@ -53,18 +82,18 @@ func newCluster(t *testing.T, set map[string]string) *cluster {
 	t.Helper()
 	t.Parallel()
 	c := emptyCluster(t, set)
-	c.initdb()
-	c.serve(c.port)
+	c.fill()
+	c.serve()
 	return c
 }
 
 func (c *cluster) data() string { return filepath.Join(c.Dir, "data") }
 
-// serve starts the server on a port and waits until it answers.
-func (c *cluster) serve(port int) {
+// serve starts the server and waits until it answers.
+func (c *cluster) serve() {
 	c.Helper()
 	set := map[string]string{
-		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(port), "unix_socket_directories": "",
+		"listen_addresses": "127.0.0.1", "port": strconv.Itoa(c.port), "unix_socket_directories": "",
 		"fsync":             "off", // the machine goes on when the server crashes: what was written is there
 		"logging_collector": "off", "shared_buffers": "32MB",
 	}
@@ -76,18 +105,31 @@ func (c *cluster) serve(port int) {
 	require.NoError(c, c.Start(filepath.Join(c.bin, "postgres"), args...))
 	c.await("the server's answer", func() bool {
 		require.False(c, c.Ended(), "%s", c.said())
-		conn, err := pgx.Connect(c.Context(), c.url(port))
-		if err != nil {
-			return false
-		}
-		return conn.Close(c.Context()) == nil
+		return c.answers()
 	})
+}
+
+// answers reports whether the server does, on a new connection for the test.
+func (c *cluster) answers() bool {
+	conn, err := pgx.Connect(c.Context(), c.url(c.port))
+	if err == nil {
+		c.hangUp()
+		c.asks = conn
+	}
+	return err == nil
+}
+
+func (c *cluster) hangUp() {
+	if c.asks != nil {
+		_ = c.asks.Close(context.Background())
+	}
 }
 
 // crash is an immediate shutdown: no checkpoint, nothing more is written.
 func (c *cluster) crash() {
 	c.Helper()
 	require.NoError(c, c.Stop())
+	c.hangUp()
 }
 
 func (c *cluster) url(ports ...int) string {
@@ -98,24 +140,18 @@ func (c *cluster) url(ports ...int) string {
 	return "postgres://postgres@" + strings.Join(hosts, ",") + "/postgres?sslmode=disable&target_session_attrs=any"
 }
 
-// query returns the one value of the one row, from the server on the given port.
-func query[T any](c *cluster, port int, sql string, args ...any) (v T) {
+// query returns the one value of the one row.
+func query[T any](c *cluster, sql string, args ...any) (v T) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, c.url(port))
-	require.NoError(c, err)
-	defer func() { _ = conn.Close(ctx) }()
-	require.NoError(c, conn.QueryRow(ctx, sql, args...).Scan(&v))
+	require.NoError(c, c.asks.QueryRow(ctx, sql, args...).Scan(&v))
 	return v
 }
 
-func (c *cluster) exec(port int, sql string) {
+func (c *cluster) exec(sql string) {
 	c.Helper()
-	conn, err := pgx.Connect(c.Context(), c.url(port))
-	require.NoError(c, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(c.Context(), sql)
+	_, err := c.asks.Exec(c.Context(), sql)
 	require.NoError(c, err, sql)
 }
 
@@ -139,10 +175,10 @@ type program struct {
 	port int
 }
 
-// newProgram makes the folder. The signal ends the program at once.
-func newProgram(t *testing.T, quit syscall.Signal) *program {
+// newProgram makes the folder, in another one; "" is that for temporary files. The signal ends the program at once.
+func newProgram(t *testing.T, parent string, quit syscall.Signal) *program {
 	t.Helper()
-	d, err := daemon.New("")
+	d, err := daemon.New(parent)
 	require.NoError(t, err)
 	d.Quit = func(p *os.Process) { _ = p.Signal(quit) }
 	port, err := daemon.FreePort()

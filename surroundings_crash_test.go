@@ -23,7 +23,7 @@ import (
 // the crash. It works three times a second otherwise, and an immediate shutdown alone would lose next to nothing.
 func (c *cluster) freezeWalWriter() (thaw func()) {
 	c.Helper()
-	pid := query[int](c, c.port, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+	pid := query[int](c, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
 	flushes := func() bool { // more than there are buffers for, so that each of them is made anew
 		ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second)
 		defer cancel()
@@ -52,7 +52,7 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 // left returns a copy of what a crash has left.
 func (c *cluster) left() *cluster {
 	c.Helper()
-	left := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
+	left := c.another()
 	left.run("cp", "-R", c.data(), left.data())
 	left.run("rm", "-f", filepath.Join(left.data(), "postmaster.pid"))
 	return left
@@ -63,8 +63,8 @@ func (c *cluster) left() *cluster {
 func (c *cluster) aftermath(s *site) state {
 	c.Helper()
 	left := c.left()
-	c.serve(c.port)
-	left.serve(left.port)
+	c.serve()
+	left.serve()
 	defer left.crash()
 	return s.state(left.url(left.port))
 }
@@ -85,19 +85,20 @@ func TestServerCrash(t *testing.T) {
 	}, func(t *testing.T, off string) {
 		c := newCluster(t, lazy)
 		s := c.site()
-		backlog := s.fill(80, 20)
+		s.task = task{Do: "dwell"} // there is enough to do when the server crashes
+		backlog := s.fill(40, 8)
 		if off != "" {
-			c.exec(c.port, off)
-			c.exec(c.port, "SELECT pg_reload_conf()")
+			c.exec(off)
+			c.exec("SELECT pg_reload_conf()")
 			s.Pool.Reset()
 		}
-		c.exec(c.port, "CHECKPOINT") // the backlog is on disk
+		c.exec("CHECKPOINT") // the backlog is on disk
 		thaw := c.freezeWalWriter()
 		p := s.produce()
 		p.more(10)
 		procs := []*process{s.start(1), s.start(1)}
 		s.atWork(len(procs))
-		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 300 })
+		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 100 })
 
 		before := s.state(s.URL)
 		thaw()
@@ -131,8 +132,9 @@ func TestRelaxedServerCrash(t *testing.T) {
 	pgtest.OverAll(t, map[string]bool{"relaxed": true, "durable": false}, func(t *testing.T, relaxed bool) {
 		c := newCluster(t, lazy)
 		s := c.site()
-		s.fill(80, 40)
-		c.exec(c.port, "CHECKPOINT")
+		s.task = task{Do: "dwell"}
+		s.fill(80, 10)
+		c.exec("CHECKPOINT")
 		thaw := c.freezeWalWriter()
 		start := func() *process {
 			return s.launch(assignment{Lanes: 2, Relaxed: relaxed}, (*exec.Cmd).Start)
@@ -146,13 +148,13 @@ func TestRelaxedServerCrash(t *testing.T) {
 		s.kill(procs[0])
 		procs[0] = start()
 		s.atWork(len(procs) + 1)
-		some, flushed := done()+300, ""
+		some, flushed := done()+20, ""
 		flush := func() string { return pgtest.One[string](s.DB, "SELECT pg_current_wal_flush_lsn()::text") }
 		var was state
 		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
 			now, n := flush(), done()
 			if relaxed && now != flushed { // by a sweep, or a worker's first claims
-				some, flushed = n+100, now
+				some, flushed = n+20, now
 			}
 			if n < some {
 				return false
@@ -186,12 +188,12 @@ func (c *cluster) copy() *cluster {
 	if !isFile(backup) {
 		c.Skip("skipped: no pg_basebackup beside " + filepath.Join(c.bin, "postgres"))
 	}
-	standby := &cluster{newProgram(c.T, syscall.SIGQUIT), c.bin, c.set}
+	standby := c.another()
 	standby.run(backup, "-D", standby.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-d", fmt.Sprintf("host=127.0.0.1 port=%d user=postgres application_name=standby", c.port))
-	standby.serve(standby.port)
+	standby.serve()
 	c.await("the standby's stream", func() bool {
-		return query[int](c, c.port, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
+		return query[int](c, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == 1
 	})
 	return standby
 }
@@ -199,9 +201,9 @@ func (c *cluster) copy() *cluster {
 // caughtUp waits until the standby has all that the primary has flushed by now.
 func (c *cluster) caughtUp(standby *cluster) {
 	c.Helper()
-	lsn := query[string](c, c.port, "SELECT pg_current_wal_flush_lsn()::text")
+	lsn := query[string](c, "SELECT pg_current_wal_flush_lsn()::text")
 	standby.await("the standby to catch up", func() bool {
-		return query[bool](standby, standby.port, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", lsn)
+		return query[bool](standby, "SELECT pg_last_wal_replay_lsn() >= $1::pg_lsn", lsn)
 	})
 }
 
@@ -215,11 +217,10 @@ func TestPromotedStandby(t *testing.T) {
 		_, err := pgtest.Conn(t, standby.url(standby.port)).Exec(t.Context(), "BEGIN READ WRITE")
 		require.True(t, lease.ServerWide(err), "no group is to blame: %v", err)
 		if mode == "synchronous" {
-			primary.exec(primary.port, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-			primary.exec(primary.port, "SELECT pg_reload_conf()")
+			primary.exec("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+			primary.exec("SELECT pg_reload_conf()")
 			primary.await("a synchronous standby", func() bool {
-				return query[int](primary, primary.port,
-					"SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
+				return query[int](primary, "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 1
 			})
 		}
 		s := newSiteAt(t, strings.Replace(primary.url(primary.port, standby.port), "=any", "=read-write", 1))
@@ -229,23 +230,23 @@ func TestPromotedStandby(t *testing.T) {
 		procs := []*process{s.start(4), s.start(4)}
 		s.waiting(gated[0], 1) // runs when the primary dies
 		s.atWork(len(procs))
-		p.more(100)
+		p.more(40)
 		primary.caughtUp(standby)
 		if mode == "asynchronous" { // cut off, it knows nothing of what follows
-			standby.exec(standby.port, "ALTER SYSTEM SET primary_conninfo = ''")
-			standby.exec(standby.port, "SELECT pg_reload_conf()")
+			standby.exec("ALTER SYSTEM SET primary_conninfo = ''")
+			standby.exec("SELECT pg_reload_conf()")
 			standby.await("the end of the stream", func() bool {
-				return query[int](standby, standby.port, "SELECT count(*) FROM pg_stat_wal_receiver") == 0
+				return query[int](standby, "SELECT count(*) FROM pg_stat_wal_receiver") == 0
 			})
 		}
-		p.more(100)
+		p.more(40)
 
 		before := s.state(primary.url(primary.port))
 		primary.crash()
 		acked := append(p.down(), gated...)
 		replayed, looks := "", 0 // the last record may have come in part: then less is replayed than received
 		standby.await("the rest of the stream to be replayed", func() bool {
-			now := query[string](standby, standby.port, `SELECT pg_last_wal_replay_lsn()::text ||
+			now := query[string](standby, `SELECT pg_last_wal_replay_lsn()::text ||
 				CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver WHERE status = 'streaming') THEN ' streaming'
 				     WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() THEN ' all' ELSE '' END`)
 			if looks++; now != replayed {
@@ -254,7 +255,7 @@ func TestPromotedStandby(t *testing.T) {
 			return !strings.Contains(now, "streaming") && (strings.Contains(now, "all") || looks >= 100)
 		})
 		after := s.state(standby.url(standby.port))
-		require.True(t, query[bool](standby, standby.port, "SELECT pg_promote(true, 60)"))
+		require.True(t, query[bool](standby, "SELECT pg_promote(true, 60)"))
 		l := s.compare(acked, before, after)
 		require.Contains(t, after.jobs, gated[0])
 

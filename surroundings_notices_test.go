@@ -58,7 +58,7 @@ func TestNoticesThroughPoolers(t *testing.T) {
 	pgtest.OverEach(t, []string{"worker, session", "producer, transaction"}, func(t *testing.T, behind string) {
 		who, mode, _ := strings.Cut(behind, ", ")
 		s := newSite(t)
-		b := newBouncer(t, mode, nil)
+		b := newBouncer(t, s.URL, mode, nil)
 		other := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 		if who == "worker" {
 			s.requireNotices(s.client, other)
@@ -83,12 +83,9 @@ func refused(t *testing.T) mute {
 }
 
 // congested is a server whose queue of notices is full: a session listens, and does not end its transaction.
-func congested(t *testing.T, c *cluster) mute {
+func congested(t *testing.T) mute {
 	t.Helper()
-	c.crash()
-	c.set = map[string]string{"max_notify_queue_pages": "64"}
-	c.serve(c.port)
-	s := c.site()
+	s := newCluster(t, map[string]string{"max_notify_queue_pages": "64"}).site()
 	blocker := s.Session()
 	blocker.Do("LISTEN elsewhere")
 	blocker.Do("BEGIN; SELECT")
@@ -102,11 +99,10 @@ func congested(t *testing.T, c *cluster) mute {
 
 // Where the server takes no notice, all that enqueues and commits goes on as ever, and workers find what was added.
 func TestNoticesThatFail(t *testing.T) {
-	c := newCluster(t, nil)
+	t.Parallel()
 	t.Run("refused", func(t *testing.T) { refused(t).requireNoHarm() })
-	version := query[int](c, c.port, "SELECT current_setting('server_version_num')::int")
-	if version >= 170000 { // before, the queue takes 8 GB
-		congested(t, c).requireNoHarm()
+	if emptyCluster(t, nil).version() >= 17 { // before, the queue takes 8 GB
+		t.Run("congested", func(t *testing.T) { congested(t).requireNoHarm() })
 	}
 }
 

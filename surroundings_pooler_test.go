@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +26,8 @@ import (
 // A bouncer is a pgbouncer in front of the test server.
 type bouncer struct {
 	*program
-	path string
+	path    string
+	console string // the URL of its own database
 }
 
 // bouncerProgram returns the path of pgbouncer, or skips the test.
@@ -48,24 +48,24 @@ func bouncerVersion(t *testing.T) int {
 	t.Helper()
 	version, err := exec.Command(bouncerProgram(t), "--version").Output()
 	require.NoError(t, err)
-	found := regexp.MustCompile(`PgBouncer 1\.(\d+)`).FindSubmatch(version)
-	require.NotNil(t, found, "%s", version)
-	minor, err := strconv.Atoi(string(found[1]))
-	require.NoError(t, err)
-	return minor
+	return firstNumber(t, `PgBouncer 1\.(\d+)`, version)
 }
 
-// newBouncer starts a pgbouncer, or skips the test.
-func newBouncer(t *testing.T, mode string, set map[string]string) *bouncer {
+// newBouncer starts a pgbouncer in front of the server of that URL, or skips the test.
+func newBouncer(t *testing.T, direct, mode string, set map[string]string) *bouncer {
 	t.Helper()
 	path := bouncerProgram(t)
-	target, err := url.Parse(pgtest.EmptyURL(t))
+	target, err := url.Parse(direct)
 	require.NoError(t, err)
 	password, _ := target.User.Password()
-	b := &bouncer{newProgram(t, syscall.SIGTERM), path}
+	b := &bouncer{program: newProgram(t, "", syscall.SIGTERM), path: path}
+	console := *target
+	console.Path = "/pgbouncer"
+	b.console = b.through(console.String())
 	all := map[string]string{
 		"listen_addr": "127.0.0.1", "listen_port": strconv.Itoa(b.port), "unix_socket_dir": "",
-		"auth_type": "trust", "auth_file": b.file("users"), "pool_mode": mode,
+		"auth_type": "trust", "auth_file": b.file("users"), "admin_users": target.User.Username(),
+		"pool_mode":         mode,
 		"default_pool_size": "50", "max_client_conn": "200",
 	}
 	maps.Copy(all, set)
@@ -95,9 +95,8 @@ func (b *bouncer) write(name, text string) {
 func (b *bouncer) serve() {
 	b.Helper()
 	require.NoError(b, b.Start(b.path, b.file("ini")))
-	probe := b.through(pgtest.EmptyURL(b.T))
 	b.await("pgbouncer's answer", func() bool {
-		conn, err := pgx.Connect(b.Context(), probe)
+		conn, err := pgx.Connect(b.Context(), b.console)
 		if err != nil {
 			return false
 		}
@@ -136,10 +135,10 @@ func (b *bouncer) through(direct string) string {
 // In session mode, worker processes keep their promises: order, exclusion, effects once, deaths counted.
 func TestWorkersBehindPoolerInSessionMode(t *testing.T) {
 	s := newSite(t)
-	b := newBouncer(t, "session", nil)
+	b := newBouncer(t, s.URL, "session", nil)
 	through := b.through(s.URL)
 	open := s.gate()
-	want := s.fill(20, 40)
+	want := s.fill(20, 10)
 	gated := s.enqueue(message("gate", task{Do: "gate"}), message("gate", task{}))
 	want["gate"] = gated
 	procs := map[string]*process{}
@@ -186,9 +185,9 @@ func requireCleanSessions(s *site, b *bouncer) {
 // and run again when it is back. So it is when the server ends its sessions.
 func TestPoolerDies(t *testing.T) {
 	s := newSite(t)
-	b := newBouncer(t, "session", nil)
+	b := newBouncer(t, s.URL, "session", nil)
 	open := s.gate()
-	want := s.fill(10, 60)
+	want := s.fill(10, 20)
 	var gated []int64
 	for i := range 5 { // more than a process has lanes, so that both are at work
 		group := fmt.Sprint("gate", i)
@@ -225,7 +224,7 @@ func TestPoolerDies(t *testing.T) {
 func TestWorkerRefusesSharedSessions(t *testing.T) {
 	pgtest.OverEach(t, []string{"transaction", "statement"}, func(t *testing.T, mode string) {
 		s := newSite(t)
-		b := newBouncer(t, mode, map[string]string{"default_pool_size": "8"})
+		b := newBouncer(t, s.URL, mode, map[string]string{"default_pool_size": "8"})
 		through := b.through(s.URL)
 		for range 6 { // others, at work
 			conn := connectIn(t, through, pgx.QueryExecModeSimpleProtocol)

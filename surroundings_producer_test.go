@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -51,61 +52,70 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 		pgx.QueryExecModeSimpleProtocol,
 	}
 	pgtest.OverEach(t, modes, func(t *testing.T, mode pgx.QueryExecMode) {
-		pgtest.OverAll(t, map[string]bool{"by ids": false, "by commits": true}, func(t *testing.T, commitOrder bool) {
-			s := newSite(t)
-			// Fewer than producers: those who wait for each other's commit hold one meanwhile.
-			set := map[string]string{"default_pool_size": "3"}
-			if mode == pgx.QueryExecModeCacheStatement {
-				if bouncerVersion(t) < 21 {
-					t.Skip("skipped: this pgbouncer is older than 1.21 and does not know prepared statements")
-				}
-				set["max_prepared_statements"] = "100"
+		s := newSite(t)
+		// Fewer than producers: those who wait for each other's commit hold one meanwhile.
+		set := map[string]string{"default_pool_size": "3"}
+		if mode == pgx.QueryExecModeCacheStatement {
+			if bouncerVersion(t) < 21 {
+				t.Skip("skipped: this pgbouncer is older than 1.21 and does not know prepared statements")
 			}
-			b := newBouncer(t, "transaction", set)
-			pool := connectIn(t, b.through(s.URL), mode)
+			set["max_prepared_statements"] = "100"
+		}
+		b := newBouncer(t, s.URL, "transaction", set)
+		pool := connectIn(t, b.through(s.URL), mode)
+		procs := []*process{s.start(4), s.start(4)}
+		want := make(map[string][]int64)
+		orders := map[string]bool{"ids": false, "commits": true}
+		for by, commitOrder := range orders {
 			client := fifo.Open(pool, &fifo.Config{CommitOrder: commitOrder})
-			t.Cleanup(func() { require.NoError(t, client.Close()) })
-			procs := []*process{s.start(4), s.start(4)}
-
-			want := make(map[string][]int64)
-			var mu sync.Mutex
-			var wg sync.WaitGroup
-			errs := make(chan error, 8)
-			for n := range 8 { // each has a group of its own, and all share another
-				wg.Go(func() {
-					group := fmt.Sprint("g", n)
-					ids, err := produceInAllWays(t.Context(), client, pool, group)
-					mu.Lock()
-					want[group] = ids
-					mu.Unlock()
-					errs <- err
-				})
-			}
-			wg.Wait()
-			close(errs)
-			for err := range errs {
-				require.NoError(t, err)
-			}
-			s.drained()
-			s.stop(procs...)
-			effects := s.effects()
-			shared := effects["shared"]
+			produceAtOnce(t, client, pool, by, want)
+			require.NoError(t, client.Close())
+		}
+		s.drained()
+		s.stop(procs...)
+		effects := s.effects()
+		for by, commitOrder := range orders {
+			shared := effects[by]
 			if commitOrder {
 				require.IsIncreasing(t, shared)
 			}
 			slices.Sort(shared)
-			require.Len(t, slices.Compact(shared), 8*3*4, "once each")
-			delete(effects, "shared")
-			require.Equal(t, want, effects)
-		})
+			require.Len(t, slices.Compact(shared), manyProducers*3*4, "once each")
+			delete(effects, by)
+		}
+		require.Equal(t, want, effects)
 	})
 }
 
-// produceInAllWays enqueues to a group of its own, in order, and to one that others share.
+const manyProducers = 8
+
+// produceAtOnce has each of many producers enqueue to a group of its own, whose ids it adds to those that are wanted,
+// and all to the shared one.
+func produceAtOnce(
+	t *testing.T, client *fifo.Client, pool *pgxpool.Pool, shared string, want map[string][]int64,
+) {
+	t.Helper()
+	var mu sync.Mutex
+	var all errgroup.Group
+	for n := range manyProducers {
+		all.Go(func() error {
+			group := fmt.Sprint(shared, n)
+			ids, err := produceInAllWays(t.Context(), client, pool, group, shared, n == 0)
+			mu.Lock()
+			defer mu.Unlock()
+			want[group] = ids
+			return err
+		})
+	}
+	require.NoError(t, all.Wait())
+}
+
+// produceInAllWays enqueues to a group of its own, in order, and to one that others share. If it lingers in a
+// transaction, workers come to what the others commit meanwhile, unless they wait.
 func produceInAllWays(
-	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group string,
+	ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, group, common string, lingers bool,
 ) (all []int64, err error) {
-	own, shared := message(group, task{}), message("shared", task{})
+	own, shared := message(group, task{}), message(common, task{})
 	keep := func(receipts []fifo.Receipt, err error) error {
 		ids, err := receipt.IDs(receipts, err)
 		if err == nil && len(ids) == 3 {
@@ -116,7 +126,7 @@ func produceInAllWays(
 		}
 		return err
 	}
-	for range 3 {
+	for round := range 3 {
 		if err := keep(client.Enqueue(ctx, own)); err != nil {
 			return nil, fmt.Errorf("one: %w", err)
 		}
@@ -127,10 +137,10 @@ func produceInAllWays(
 			return nil, fmt.Errorf("several: %w", err)
 		}
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := keep(client.EnqueuePgxTx(ctx, tx, own, shared, own)); err != nil {
-				return err
+			err := keep(client.EnqueuePgxTx(ctx, tx, own, shared, own))
+			if err == nil && lingers && round == 0 {
+				_, err = tx.Exec(ctx, "SELECT pg_sleep(0.6)")
 			}
-			_, err := tx.Exec(ctx, "SELECT pg_sleep(0.01)") // others commit meanwhile, unless they wait
 			return err
 		})
 		if err != nil {
@@ -154,8 +164,8 @@ func produceInAllWays(
 // Behind transaction mode, everything that is not a worker works: migrations, listings, pauses, dead letters.
 func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
-	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "4"})
 	url := pgtest.EmptyURL(t)
+	b := newBouncer(t, url, "transaction", map[string]string{"default_pool_size": "4"})
 	ctx := t.Context()
 	errs := make(chan error, 4)
 	for range 4 { // at once, as four replicas that start
@@ -207,7 +217,7 @@ func TestAdminBehindPoolerInTransactionMode(t *testing.T) {
 // In statement mode there are no transactions: single enqueues work, everything else says why not.
 func TestStatementMode(t *testing.T) {
 	s := newSite(t)
-	b := newBouncer(t, "statement", nil)
+	b := newBouncer(t, s.URL, "statement", nil)
 	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)
 	_, err := client.Enqueue(t.Context(), message("g", task{}), message("g", task{}))
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 // The session of a lane behind pgbouncer in session mode is the lane's own: its settings, its cancel requests, its end.
 func TestSessionBehindPooler(t *testing.T) {
 	s := newSite(t)
-	b := newBouncer(t, "session", nil)
+	b := newBouncer(t, s.URL, "session", nil)
 	cancels := bouncerVersion(t) >= 20
 	if !cancels {
 		t.Log("left out: cancelling a statement, which ends pgbouncer 1.18.0 and 1.19.0")
@@ -113,7 +113,7 @@ func TestSessionBehindPooler(t *testing.T) {
 // nothing is left in its sessions.
 func TestSessionLeaseBehindPooler(t *testing.T) {
 	s := newSite(t)
-	b := newBouncer(t, "transaction", map[string]string{"default_pool_size": "6"})
+	b := newBouncer(t, s.URL, "transaction", map[string]string{"default_pool_size": "6"})
 	direct, err := pgx.ParseConfig(s.URL)
 	require.NoError(t, err)
 	client := clientIn(t, b.through(s.URL), pgx.QueryExecModeExec)

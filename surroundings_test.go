@@ -194,7 +194,7 @@ func (s *site) compare(acked []int64, before, after state) (l loss) {
 // goOn has the producer and the workers go on to the end, and checks what is there then.
 func (s *site) goOn(p *producer, procs []*process, before int, after state, l *loss) {
 	s.Helper()
-	p.more(100)
+	p.more(30)
 	p.end()
 	s.drained()
 	s.stop(procs...)

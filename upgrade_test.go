@@ -108,24 +108,24 @@ func TestRollingUpgrade(t *testing.T) {
 		return s.number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
 	})
-	s.busy(20, append(producers, workers...)...)
+	s.busy(10, append(producers, workers...)...)
 	require.Equal(t, migrations.Latest, s.version())
 	open()
 	s.await(step)
 	require.Equal(t, migrations.Latest+1, s.version())
-	s.busy(20, append(producers, workers...)...)
+	s.busy(10, append(producers, workers...)...)
 
 	// Old processes are started again, beside those that run on and new ones. Old Ups change nothing.
 	s.kill(workers[1])
 	workers = append(workers[:1], s.run(next, ""), s.run("", ""))
 	producers = append(producers, s.run(next, "producer"), s.run("", "producer"))
 	again := s.run("", "up")
-	s.busy(40, append(producers, workers...)...)
+	s.busy(20, append(producers, workers...)...)
 	s.await(again)
 	require.Equal(t, migrations.Latest+1, s.version())
 	s.kill(workers[1])
 	workers[1] = s.run(next, "")
-	s.busy(20, append(producers, workers...)...)
+	s.busy(10, append(producers, workers...)...)
 
 	s.stop(producers...)
 	require.Positive(t, s.number("SELECT count(*) FROM pgfifo.jobs WHERE next = 1"), "by the new release")
@@ -213,7 +213,7 @@ func buildWith(t *testing.T, texts map[string]string) (program string) {
 	list, err := overlay.Write(dir, all)
 	require.NoError(t, err)
 	program = filepath.Join(dir, "other.test.exe")
-	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-overlay", list, "-o", program, ".")
+	build := exec.CommandContext(t.Context(), tool, "test", "-c", "-ldflags=-s", "-overlay", list, "-o", program, ".")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program

@@ -16,7 +16,10 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgserver"
 )
 
-var server *pgserver.Server
+var (
+	server *pgserver.Server
+	admins *pgxpool.Pool // of the server's own database: a session costs as much as a database
+)
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -29,11 +32,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if admins, err = pgxpool.New(context.Background(), server.URL); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	if err := dropExamples(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
+	admins.Close()
 	if err := server.Close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -72,12 +80,8 @@ func admin(t *testing.T, sql string) {
 }
 
 func execOnServer(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, server.URL)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, sql)
-	return errors.Join(err, conn.Close(ctx))
+	_, err := admins.Exec(ctx, sql)
+	return err
 }
 
 var examples []string // databases

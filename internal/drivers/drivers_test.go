@@ -23,6 +23,9 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // names is an id, and a schema's name, of what a driver that looks for parameters in the text may mistake.
 const names = `it's $1 "?0" \$2`
 
+// own is the library's own schema.
+const own = "pgfifo"
+
 // drivers open a database each in their way.
 var drivers = map[string]func(url string) (*sql.DB, error){
 	"pgdriver": func(url string) (*sql.DB, error) {
@@ -49,9 +52,11 @@ type stand struct {
 
 func newStand(t *testing.T, driver, schema, kind string) *stand {
 	t.Helper()
-	url := pgtest.EmptyURL(t)
+	url := pgtest.URL(t)
 	pool := pgtest.Connect(t, url)
-	require.NoError(t, migrations.Up(t.Context(), pool, &migrations.Config{Schema: schema}))
+	if schema != own {
+		require.NoError(t, migrations.Up(t.Context(), pool, &migrations.Config{Schema: schema}))
+	}
 	s := &stand{T: t, client: fifo.Open(pool, &fifo.Config{Schema: schema}), kind: kinds[kind]}
 	t.Cleanup(func() { require.NoError(t, s.client.Close()) })
 	db, err := drivers[driver](url)
@@ -118,7 +123,7 @@ func every() fifo.Message {
 func TestDrivers(t *testing.T) {
 	for driver := range drivers {
 		for kind := range kinds {
-			for _, schema := range []string{"pgfifo", names} {
+			for _, schema := range []string{own, names} {
 				t.Run(driver+", "+kind+" in "+schema, func(t *testing.T) {
 					t.Parallel()
 					s := newStand(t, driver, schema, kind)

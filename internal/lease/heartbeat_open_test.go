@@ -53,6 +53,9 @@ func (s *stage) over(bounds Bounds) {
 	s.Helper()
 	forsaken := s.dial(s.dialer(bounds))
 	s.claim(forsaken, "silent")
+	conn := forsaken.stream.Conn
+	require.NoError(s, conn.SetReadDeadline(time.Now().Add(pgtest.Patient)))
+	_, _ = conn.Read(make([]byte, 1)) // the server's last word
 	s.gone(forsaken.pg().PID())
 }
 
@@ -172,7 +175,7 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		},
 		"statements on the raw connection": func(_ *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			for begun := time.Now(); time.Since(begun) < 2*time.Second; {
-				if _, err := tx.Conn().PgConn().Exec(ctx, "SELECT 1").ReadAll(); err != nil {
+				if _, err := tx.Conn().PgConn().Exec(ctx, "SELECT pg_sleep(0.005)").ReadAll(); err != nil {
 					return err
 				}
 			}
@@ -192,7 +195,7 @@ func TestBeatKeepsWhatIsUsed(t *testing.T) {
 		},
 		"many results, read slowly": func(s *stage, ctx context.Context, tx pgx.Tx, _ *Hold) error {
 			// What a proxy between the two keeps of it must be read in less than Silence when the server has sent all.
-			rows, err := tx.Query(ctx, "SELECT repeat('x', 1000000) FROM generate_series(1, 250)")
+			rows, err := tx.Query(ctx, "SELECT repeat('x', 400000) FROM generate_series(1, 250)")
 			if err != nil {
 				return err
 			}

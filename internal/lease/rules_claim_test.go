@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -56,19 +57,43 @@ var sites = map[string]site{
 	}},
 }
 
-// taking is a way to take jobs of group a, three at most, that stops at the gate.
-type taking func(s *stage) (pid uint32, take func() []int64)
+// A taking is a way to take jobs of group a, three at most: a claim of that kind, for these groups.
+type taking struct {
+	kind
+	jobs   int
+	groups []string
+}
 
-// atGate has the session of that pid take something, and something else happen while it stands at the gate.
-func atGate[T any](s *stage, pid uint32, take func() T, meanwhile func()) T {
+// A cast is who meets at a gate, again and again: connections cost more than all that they do there.
+type cast struct {
+	gated                    *Lane // that of the claim which stops
+	worker                   *Lane // that of another one
+	keeper, holder, producer *pgx.Conn
+}
+
+// cast returns those who meet where a claim stops that takes so.
+func (s *stage) cast(at site, t taking) *cast {
 	s.Helper()
-	keeper := s.Session()
-	keeper.Do("SELECT pg_advisory_lock(7)")
-	taken := make(chan T, 1)
-	go func() { taken <- take() }()
-	s.Until(func() bool { return s.Blocked(pid) })
+	connect := func() *pgx.Conn { return pgtest.Conn(s, s.URL) }
+	return &cast{s.gatedLane(at, t.kind), s.lane(), connect(), connect(), connect()}
+}
+
+// run runs statements on one of the cast's connections.
+func (s *stage) run(c *pgx.Conn, sql string) {
+	s.Helper()
+	_, err := c.Exec(s.Context(), sql)
+	require.NoError(s, err)
+}
+
+// atGate has the claim be made, and something else happen while it stands at the gate. It returns what it took.
+func (c *cast) atGate(s *stage, t taking, meanwhile func()) (ids []int64) {
+	s.Helper()
+	s.run(c.keeper, "SELECT pg_advisory_lock(7)")
+	taken := make(chan []int64, 1)
+	go func() { taken <- c.take(s, t) }()
+	s.Until(func() bool { return s.Blocked(c.gated.pg().PID()) })
 	meanwhile()
-	keeper.Do("SELECT pg_advisory_unlock(7)")
+	s.run(c.keeper, "SELECT pg_advisory_unlock(7)")
 	return <-taken
 }
 
@@ -91,46 +116,38 @@ func (s *stage) gatedLane(at site, k kind) *Lane {
 	return l
 }
 
-// ofLane is a claim of a lane, of these groups.
-func ofLane(at site, k kind, jobs int, groups ...string) taking {
-	return func(s *stage) (uint32, func() []int64) {
-		l := s.gatedLane(at, k)
-		next := request(groups...)
-		next.Jobs = jobs
-		if next.Slot = k.lock == stmtLockSlot; next.Slot {
-			s.limit(1)
-		}
-		return l.pg().PID(), func() (ids []int64) {
-			h, _, err := l.Step(context.WithoutCancel(s.Context()), nil, next)
-			if err != nil {
-				return []int64{-1}
-			}
-			if h == nil || !h.Ready() {
-				return nil
-			}
-			for _, held := range append([]Held{h.Held}, h.Rest...) {
-				if held.GroupID == "a" {
-					ids = append(ids, held.ID)
-				}
-			}
-			return ids
+// take makes the claim, and returns which jobs of group a it took.
+func (c *cast) take(s *stage, t taking) (ids []int64) {
+	next := request(t.groups...)
+	next.Jobs, next.Slot = t.jobs, t.lock == stmtLockSlot
+	h, _, err := c.gated.Step(context.WithoutCancel(s.Context()), nil, next)
+	if err != nil {
+		return []int64{-1}
+	}
+	if h == nil || !h.Ready() {
+		return nil
+	}
+	for _, held := range append([]Held{h.Held}, h.Rest...) {
+		if held.GroupID == "a" {
+			ids = append(ids, held.ID)
 		}
 	}
+	return ids
 }
 
 // takings are all claims of a lane, by what they take.
-func takings(at string) map[string]taking {
+func takings() map[string]taking {
 	head, batch, many := kind{stmtLock, stmtClaim}, kind{stmtLock, stmtClaimBatch}, kind{stmtLockMany, stmtClaimMany}
 	slot := func(k kind) kind { return kind{stmtLockSlot, slotLooks[k.look]} }
 	return map[string]taking{
-		"one":                       ofLane(sites[at], head, 1, "a"),
-		"a batch of the group":      ofLane(sites[at], batch, 3, "a"),
-		"with the head of another":  ofLane(sites[at], many, 0, "a", "b"),
-		"behind that of another":    ofLane(sites[at], many, 0, "b", "a"),
-		"with that of a held group": ofLane(sites[at], many, 0, "a", "held", "b"),
-		"one, with a slot":          ofLane(sites[at], slot(head), 1, "a"),
-		"a batch, with a slot":      ofLane(sites[at], slot(batch), 3, "a"),
-		"with others and a slot":    ofLane(sites[at], slot(many), 0, "b", "held", "a"),
+		"one":                       {head, 1, []string{"a"}},
+		"a batch of the group":      {batch, 3, []string{"a"}},
+		"with the head of another":  {many, 0, []string{"a", "b"}},
+		"behind that of another":    {many, 0, []string{"b", "a"}},
+		"with that of a held group": {many, 0, []string{"a", "held", "b"}},
+		"one, with a slot":          {slot(head), 1, []string{"a"}},
+		"a batch, with a slot":      {slot(batch), 3, []string{"a"}},
+		"with others and a slot":    {slot(many), 0, []string{"b", "held", "a"}},
 	}
 }
 
@@ -178,17 +195,19 @@ func endingsAt(at string, early bool) []string {
 // meet has a claim of group a stop at the gate while a lower id is committed there, and another worker claims the group
 // and ends as it says; early says that both have come before the claim. What the claim takes must be what stands first
 // in the group afterwards, without one that is not due, and nobody else's.
-func meet(s *stage, take taking, at, ending string, early bool) {
+func (c *cast) meet(s *stage, t taking, at, ending string, early bool) {
 	s.Helper()
+	if t.lock == stmtLockSlot {
+		s.limit(1)
+	}
 	s.Exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'a'), ('q', 'b'), ('q', 'held')")
-	holder, producer, worker := s.Session(), s.Session(), s.lane()
-	holder.Do("BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
-	producer.Do("BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
+	s.run(c.holder, "BEGIN; SELECT FROM pgfifo.queue_groups WHERE group_id = 'held' FOR NO KEY UPDATE")
+	s.run(c.producer, "BEGIN; INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'a', '')")
 	s.Enqueue(4, "a")
 	s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', 'b', ''), ('q', 'held', '')")
 	begin := func() {
-		producer.Do("COMMIT")
-		h := s.step(worker, nil, request("a"))
+		s.run(c.producer, "COMMIT")
+		h := s.step(c.worker, nil, request("a"))
 		if at == between || at == beforeHead {
 			require.Nil(s, h)
 		} else {
@@ -198,20 +217,31 @@ func meet(s *stage, take taking, at, ending string, early bool) {
 	if early {
 		begin()
 	}
-	pid, next := take(s)
-	ids := atGate(s, pid, next, func() {
+	ids := c.atGate(s, t, func() {
 		if !early {
 			begin()
 		}
 		switch ending {
 		case atWork:
 		case dies:
-			s.Terminate(worker.pg().PID())
+			s.Terminate(c.worker.pg().PID())
 		default:
-			_, err := worker.Conn().Exec(s.Context(), endings[ending]+"; COMMIT")
+			_, err := c.worker.Conn().Exec(s.Context(), endings[ending])
 			require.NoError(s, err)
+			s.end(c.worker)
 		}
 	})
+	s.requireFirst(ids, at, ending)
+	s.end(c.gated)
+	s.run(c.holder, "ROLLBACK")
+	if ending == atWork {
+		s.end(c.worker)
+	}
+}
+
+// requireFirst checks what a claim took.
+func (s *stage) requireFirst(ids []int64, at, ending string) {
+	s.Helper()
 	due := pgtest.Column[int64](s.DB, `SELECT id FROM pgfifo.jobs WHERE group_id = 'a'
 		AND NOT EXISTS (SELECT FROM pgfifo.jobs h WHERE h.group_id = 'a' AND h.id <= jobs.id
 		AND h.run_at > statement_timestamp())
@@ -233,12 +263,19 @@ func meet(s *stage, take taking, at, ending string, early bool) {
 func TestClaimTakesTheRightHead(t *testing.T) {
 	t.Parallel()
 	for at := range sites {
-		for how, take := range takings(at) {
+		for how, take := range takings() {
 			t.Run(at+"/"+how, func(t *testing.T) {
 				s := newStage(t)
+				c := s.cast(sites[at], take)
 				for when, early := range map[string]bool{"meanwhile": false, "before": true} {
 					for _, ending := range endingsAt(at, early) {
-						t.Run(ending+", "+when, func(t *testing.T) { meet(s.again(t), take, at, ending, early) })
+						meet := func(t *testing.T) { c.meet(s.again(t), take, at, ending, early) }
+						if !t.Run(ending+", "+when, meet) {
+							return // nobody has let go of what he holds
+						}
+						if ending == dies {
+							c.worker = s.lane()
+						}
 					}
 				}
 			})

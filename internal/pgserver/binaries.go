@@ -30,7 +30,12 @@ var knownBinDirs = []string{
 // Binaries returns the folder of the PostgreSQL server that is installed here,
 // with all its programs: PATH may have links to some.
 func Binaries(ctx context.Context) (string, error) {
-	dir, err := newStarter(nil, os.Getenv).findBinaries(ctx)
+	return newStarter(nil, os.Getenv).binaries(ctx)
+}
+
+// binaries is findBinaries without links.
+func (s *starter) binaries(ctx context.Context) (string, error) {
+	dir, err := s.findBinaries(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -21,55 +21,64 @@ var templates = struct {
 
 // A template goes with the last cluster of its binaries.
 type template struct {
+	bin      string
 	clusters int
-	home     *cluster // whose data nobody starts a server from; nil until the second cluster
+	home     *daemon.Daemon // from whose data nobody starts a server; nil: they are not made yet
 }
 
-// fill gives the cluster its data.
-func (c *cluster) fill(ctx context.Context) error {
+// Data gives a daemon the data of a new cluster of PostgreSQL, whose binaries are in the folder bin: in its folder
+// "data". The caller calls gone when the daemon's folder has gone.
+func Data(ctx context.Context, d *daemon.Daemon, bin string) (gone func() error, err error) {
 	templates.Lock()
 	defer templates.Unlock()
-	t := templates.of[c.bin]
+	t := templates.of[bin]
 	if t == nil {
-		t = &template{}
-		templates.of[c.bin] = t
+		t = &template{bin: bin}
+		templates.of[bin] = t
 	}
 	t.clusters++
-	c.filled = true
-	if t.clusters == 1 { // most processes have one
-		return c.initdb(ctx)
+	if err := t.fill(ctx, d); err != nil {
+		return nil, errors.Join(err, t.leave())
 	}
+	return sync.OnceValue(func() error {
+		templates.Lock()
+		defer templates.Unlock()
+		return t.leave()
+	}), nil
+}
+
+func dataOf(d *daemon.Daemon) string { return filepath.Join(d.Dir, "data") }
+
+// fill copies the data, which it makes for the first.
+func (t *template) fill(ctx context.Context, d *daemon.Daemon) error {
 	if t.home == nil {
-		home, err := newCluster(filepath.Dir(c.Dir))
+		home, err := daemon.New(filepath.Dir(d.Dir))
 		if err != nil {
 			return err
 		}
-		home.bin = c.bin
-		if err := home.initdb(ctx); err != nil {
-			return errors.Join(fmt.Errorf("%w%s", err, home.logTail()), home.close())
+		if err := t.initdb(ctx, home); err != nil {
+			return errors.Join(fmt.Errorf("%w%s", err, endOf(home.LogFile())), home.Close())
 		}
 		t.home = home
 	}
-	return copyTo(c.Daemon, c.data(), t.home.data())
+	return copyTo(d, dataOf(d), dataOf(t.home))
 }
 
-// unfill is told that the cluster's data has gone.
-func (c *cluster) unfill() error {
-	if !c.filled {
-		return nil
-	}
-	templates.Lock()
-	defer templates.Unlock()
-	c.filled = false
-	t := templates.of[c.bin]
+func (t *template) initdb(ctx context.Context, d *daemon.Daemon) error {
+	return d.Execute(ctx, filepath.Join(t.bin, "initdb"+exeSuffix()), "-D", dataOf(d), "-U", superuser, "-A", "trust",
+		"-E", "UTF8", "--no-sync", "--no-instructions")
+}
+
+// leave is told that the data of a cluster have gone.
+func (t *template) leave() error {
 	if t.clusters--; t.clusters > 0 {
 		return nil
 	}
-	delete(templates.of, c.bin)
+	delete(templates.of, t.bin)
 	if t.home == nil {
 		return nil
 	}
-	return t.home.close()
+	return t.home.Close()
 }
 
 // copyTo copies a folder of a daemon's, for the daemon alone.

@@ -21,12 +21,12 @@ type cluster struct {
 	listen []string // where it listens beside 127.0.0.1
 	argv   []string // the server's arguments
 	url    string
-	filled bool // its data counts for the template's end
+	gone   func() error // is told when its data have gone; nil: there were none
 }
 
 // startLocal makes a temporary cluster with the PostgreSQL installed here.
 func (s *starter) startLocal(ctx context.Context) (*Server, error) {
-	bin, err := s.findBinaries(ctx)
+	bin, err := s.binaries(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,9 @@ func (s *starter) dataDir() string {
 	}
 	return memoryDir()
 }
+
+// DataDir returns the folder for the data of a server of one's own that may forget.
+func DataDir() string { return newStarter(nil, os.Getenv).dataDir() }
 
 // startCluster starts the server of a cluster whose binaries are there.
 func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error) {
@@ -73,14 +76,14 @@ func newCluster(parent string) (*cluster, error) {
 }
 
 // start makes the data, runs the server, and returns its URL once it answers.
-func (c *cluster) start(ctx context.Context, set map[string]string) (string, error) {
-	if err := c.fill(ctx); err != nil {
+func (c *cluster) start(ctx context.Context, set map[string]string) (url string, err error) {
+	if c.gone, err = Data(ctx, c.Daemon, c.bin); err != nil {
 		return "", err
 	}
 	if err := c.admit(); err != nil {
 		return "", err
 	}
-	url, err := c.serve(ctx, set)
+	url, err = c.serve(ctx, set)
 	if errors.Is(err, errEnded) && strings.Contains(c.logTail(), "could not bind") {
 		// Someone took the port between our look and the server's. Not twice.
 		url, err = c.serve(ctx, set)
@@ -88,15 +91,10 @@ func (c *cluster) start(ctx context.Context, set map[string]string) (string, err
 	return url, err
 }
 
-func (c *cluster) data() string { return filepath.Join(c.Dir, "data") }
+func (c *cluster) data() string { return dataOf(c.Daemon) }
 
 // program returns the path of one of PostgreSQL's programs.
 func (c *cluster) program(name string) string { return filepath.Join(c.bin, name+exeSuffix()) }
-
-func (c *cluster) initdb(ctx context.Context) error {
-	return c.Execute(ctx, c.program("initdb"), "-D", c.data(), "-U", superuser, "-A", "trust",
-		"-E", "UTF8", "--no-sync", "--no-instructions")
-}
 
 // admit lets in who comes from the networks where the cluster listens beside
 // 127.0.0.1, which initdb has let in.
@@ -148,11 +146,20 @@ func loopbackOnly(port int, clusterName string) map[string]string {
 }
 
 // close ends the server, and removes the folder.
-func (c *cluster) close() error { return errors.Join(c.Close(), c.unfill()) }
+func (c *cluster) close() error {
+	err := c.Close()
+	if c.gone != nil {
+		err = errors.Join(err, c.gone())
+	}
+	return err
+}
 
 // logTail returns the end of the cluster's log, for an error's text.
-func (c *cluster) logTail() string {
-	text, err := os.ReadFile(c.LogFile())
+func (c *cluster) logTail() string { return endOf(c.LogFile()) }
+
+// endOf returns the end of a log, for an error's text.
+func endOf(file string) string {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return ""
 	}
