@@ -16,8 +16,8 @@ var versionSQL string
 
 // Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, or at a
 // newer one that still serves this release, and otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew,
-// ErrEncoding or fifo.ErrNonconforming and says what to do. It is one read of the catalog: it changes nothing, needs no privileges, and leaves a
-// transaction usable. db is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
+// ErrEncoding or fifo.ErrNonconforming and says what to do. It is one read of the catalog: it changes nothing, needs no
+// privileges, and leaves a transaction usable. db is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
 func Check(
 	ctx context.Context,
 	db interface {
