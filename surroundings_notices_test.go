@@ -140,6 +140,20 @@ func (m mute) requireNoHarm() {
 	require.Zero(m, m.number("SELECT count(*) FROM pgfifo.dead_letters"))
 }
 
+// prepare prepares a transaction that has enqueued.
+func prepare(ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, m fifo.Message, name string) error {
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = client.EnqueuePgxTx(ctx, tx, m)
+	if err == nil {
+		_, err = tx.Exec(ctx, "PREPARE TRANSACTION '"+name+"'")
+	}
+	_ = tx.Rollback(ctx) // nothing is left of it
+	return err
+}
+
 // A transaction that has enqueued can be prepared. Its jobs are announced when it is committed for good.
 func TestPreparedEnqueue(t *testing.T) {
 	c := newCluster(t, map[string]string{"max_prepared_transactions": "4"})
@@ -154,18 +168,20 @@ func TestPreparedEnqueue(t *testing.T) {
 		require.NoError(t, err)
 		return n.Payload
 	}
+	cfg := s.Pool.Config()
+	cfg.MaxConns, cfg.MinConns = 1, 0
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	one := fifo.Open(pool, nil)
+	t.Cleanup(func() { _ = one.Close() })
 	ways := map[string]func(group, name string) error{
 		"pgx": func(group, name string) error {
-			tx, err := s.Pool.Begin(ctx)
-			if err != nil {
-				return err
-			}
-			_, err = s.client.EnqueuePgxTx(ctx, tx, message(group, task{}))
-			if err == nil {
-				_, err = tx.Exec(ctx, "PREPARE TRANSACTION '"+name+"'")
-			}
-			_ = tx.Rollback(ctx) // nothing is left of it
-			return err
+			return prepare(ctx, s.client, s.Pool, message(group, task{}), name)
+		},
+		"InTx goes on": func(group, name string) error { // on the connection, which has nothing more to do with it
+			err := prepare(ctx, one, pool, message(group, task{}), name)
+			return errors.Join(err, one.InTx(ctx, func(pgx.Tx) error { return nil }))
 		},
 		"bun": func(group, name string) error {
 			tx, err := s.client.DB().BeginTx(ctx, nil)
@@ -189,19 +205,13 @@ func TestPreparedEnqueue(t *testing.T) {
 		s.Exec("COMMIT PREPARED 'kept'")
 		require.Contains(t, hear(), `{"g":"`+way+`",`)
 	}
-	require.Equal(t, 2, s.jobs())
+	require.Equal(t, len(ways), s.jobs())
 
 	m := message("replaced", task{})
 	m.DedupID, m.Replace = "a", true
 	s.enqueue(m)
-	tx, err := s.Pool.Begin(ctx)
-	require.NoError(t, err)
 	m.Payload = "newer"
-	_, err = s.client.EnqueuePgxTx(ctx, tx, m)
-	require.NoError(t, err)
-	_, err = tx.Exec(ctx, "PREPARE TRANSACTION 'newer'")
-	require.NoError(t, err)
-	_ = tx.Rollback(ctx)
+	require.NoError(t, prepare(ctx, s.client, s.Pool, m, "newer"))
 	free := func() (n int, newer bool) {
 		require.NoError(t, s.Pool.QueryRow(ctx, `SELECT count(*), coalesce(bool_or(payload = 'newer'), false) FROM
 			(SELECT payload FROM pgfifo.jobs WHERE group_id = 'replaced' FOR UPDATE SKIP LOCKED) j`).Scan(&n, &newer))

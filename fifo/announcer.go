@@ -97,12 +97,13 @@ func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	add(tx.hints)
 }
 
-// on returns the transactions on a connection that there is something to tell of.
-func (a *announcer) on(conn *pgx.Conn) (xids []int64) {
+// on returns the transactions on a connection, since a time, that there is something to tell of. An older one may be
+// prepared: then it is open, and whether the connection commits says nothing about it.
+func (a *announcer) on(conn *pgx.Conn, since time.Time) (xids []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for xid, tx := range a.open {
-		if tx.conn == conn {
+		if tx.conn == conn && !tx.since.Before(since) {
 			xids = append(xids, xid)
 		}
 	}

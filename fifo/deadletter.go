@@ -23,9 +23,10 @@ type Letters struct {
 	Error string
 	// All means all of the queue or group.
 	All bool
-	// After and Limit take a part of them, in the order of lists, as those of a Page do. In a list, 0 and negative mean
-	// 100; elsewhere they mean no limit. Many thousands at once are one long transaction: go in steps.
+	// After begins behind a Cursor, in the order of lists, as that of a Page does.
 	After string
+	// Limit is how many. 0 and negative mean 100 in a list, and no limit in a verb that changes something: many
+	// thousands at once are one long transaction, so go in steps.
 	Limit int
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
@@ -93,9 +94,9 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	}
 	var xids []int64
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
-		conn := tx.Conn()
+		conn, begun := tx.Conn(), time.Now()
 		err := f(tx)
-		xids = c.announce.on(conn) // now: after the commit the connection may be somebody else's
+		xids = c.announce.on(conn, begun) // now: after the commit the connection may be somebody else's
 		return err
 	})
 	if err == nil {

@@ -40,8 +40,8 @@ var (
 	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or it has
 	// another id, by Move, a redrive to the tail or a DeadLetterQueue.
 	ErrJobNotFound = errors.New("fifo: there is no such job")
-	// ErrJobHeld says that the job is running, that somebody else is changing it, or that its row cannot be deleted,
-	// for a foreign key or a trigger; the text says which.
+	// ErrJobHeld says that the job is running, that somebody else is changing it, that one of these was so a moment
+	// ago, or that its row cannot be deleted, for a foreign key or a trigger; the text says which.
 	ErrJobHeld = errors.New("fifo: the job is held")
 )
 

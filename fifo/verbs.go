@@ -107,8 +107,11 @@ func (s Scope) one(
 			ErrJobHeld, verb)
 	case why.State == Dead:
 		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
-	default:
+	case why.State == Held:
 		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
+	default: // who had it has let it go since
+		return fmt.Errorf("%w: cannot %s it: somebody had it locked a moment ago: try again; now %s",
+			ErrJobHeld, verb, why.Reason())
 	}
 }
 

@@ -3,10 +3,12 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -292,6 +294,34 @@ func TestVerbBesideAClaim(t *testing.T) {
 	require.ErrorContains(t, err, " runs since ")
 	close(h.release)
 	b.drained()
+}
+
+// A lettingGo is a transaction that calls do behind the statement that locks a job.
+type lettingGo struct {
+	pgx.Tx
+	locks bool
+	do    func()
+}
+
+func (l *lettingGo) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if l.locks {
+		l.do()
+	}
+	l.locks = strings.Contains(sql, "-- Locks a job that is to be changed")
+	return l.Tx.Query(ctx, sql, args...)
+}
+
+// Of a job whose holder goes just after it could not be locked, the error says both: that it was held, and what it is.
+func TestVerbBesideWhoLetsGo(t *testing.T) {
+	b := newBed(t)
+	id := b.send("g", "a")[0]
+	holder := b.beginWith("SELECT FROM pgfifo.jobs FOR NO KEY UPDATE")
+	tx := &lettingGo{Tx: b.begin(), do: func() { require.NoError(t, holder.Rollback(t.Context())) }}
+	err := b.q.InPgx(tx).Delete(promptly(t), id)
+	require.ErrorIs(t, err, fifo.ErrJobHeld)
+	require.Regexp(t, "somebody had it locked a moment ago: try again; now job .* may run since ", err)
+	require.NoError(t, tx.Rollback(t.Context()))
+	b.work(b.worker(nop))
 }
 
 // In a transaction that has looked at a group before, Why and Terminate see who has begun to run it since.

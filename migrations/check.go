@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -14,9 +15,9 @@ import (
 var versionSQL string
 
 // Check returns nil if the schema ("" means "pgfifo") is at the version that this release of the library needs, or at a
-// newer one that still serves this release, and otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew or
-// ErrEncoding and says what to do. It is one read of the catalog: it changes nothing, needs no privileges, and leaves a
-// transaction usable. db is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
+// newer one that still serves this release, and otherwise an error that wraps ErrNotMigrated, ErrTooOld, ErrTooNew,
+// ErrEncoding or fifo.ErrNonconforming and says what to do. It is one read of the catalog: it changes nothing, needs no
+// privileges, and leaves a transaction usable. db is a *pgxpool.Pool, *pgxpool.Conn, *pgx.Conn or pgx.Tx.
 func Check(
 	ctx context.Context,
 	db interface {
@@ -65,13 +66,14 @@ type querier interface {
 }
 
 func readState(ctx context.Context, db querier, name schema.Name) (s state, err error) {
-	var encoding string
-	if err := db.QueryRow(ctx, versionSQL, name.String()).Scan(&s.version, &s.servesFrom, &encoding); err != nil {
+	var encoding, client string
+	err = db.QueryRow(ctx, versionSQL, name.String()).Scan(&s.version, &s.servesFrom, &encoding, &client)
+	if err != nil {
 		return s, fmt.Errorf("migrations: read version of schema %q: %w", name, err)
 	}
 	if encoding != "UTF8" {
 		return s, fmt.Errorf("%w but %s: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits",
 			ErrEncoding, encoding)
 	}
-	return s, nil
+	return s, conforming.Settings("", client) // else the server has read another name
 }

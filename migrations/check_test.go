@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -68,6 +69,32 @@ func TestEncoding(t *testing.T) {
 		require.NoError(t, pool.QueryRow(ctx, "SELECT to_regnamespace('pgfifo') IS NOT NULL").Scan(&there))
 		require.False(t, there, "nothing was changed")
 	}
+}
+
+// In another encoding of the connection the schema would get another name.
+func TestClientEncoding(t *testing.T) {
+	roles, _ := newRoles(t)
+	ctx, db, cfg := t.Context(), newDatabase(t), &Config{Schema: "ünï"}
+	utf8 := db.pool(t, "client_encoding", "unicode")
+	refused := func() {
+		t.Helper()
+		for _, encoding := range []string{"LATIN1", "SQL_ASCII"} {
+			pool := db.pool(t, "client_encoding", encoding)
+			for name, err := range map[string]error{
+				"Up": Up(ctx, pool, cfg), "Grant": Grant(ctx, pool, roles, cfg), "Down": Down(ctx, pool, cfg),
+				"Check": Check(ctx, pool, cfg.Schema),
+			} {
+				require.ErrorIs(t, err, conforming.Err, name)
+				require.ErrorContains(t, err, "client_encoding is "+encoding, name)
+			}
+		}
+	}
+	refused()
+	require.Nil(t, objects(t, utf8, cfg.Schema))
+	require.NoError(t, Up(ctx, utf8, cfg))
+	refused()
+	require.Equal(t, 1, query[int](t, utf8, "SELECT count(*) FROM pg_proc WHERE proname = 'schema_version'"))
+	requireVersion(t, utf8, cfg, Latest)
 }
 
 // A function of the user's that happens to have the name is no version.

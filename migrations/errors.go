@@ -16,6 +16,8 @@ var (
 
 	// ErrEncoding is returned by all that reads or changes a schema's version where the encoding of the database is not
 	// UTF8. What handlers return as errors, and panics, are stored as text, and other encodings cannot have all of it.
+	// Where it is the connection's client_encoding that is not, they return fifo.ErrNonconforming: the server would
+	// take the schema's name for another one.
 	ErrEncoding = errors.New("migrations: the database's encoding is not UTF8")
 
 	// ErrNoVersion is returned by To for a version that does not exist.

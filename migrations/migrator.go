@@ -106,12 +106,14 @@ func inUse(err error) bool {
 	return errors.As(err, &pgErr) && (pgErr.Code == "55P03" || pgErr.Code == "40P01")
 }
 
+// readCommitted is what transactions are, whatever the server's defaults. What is read after the wait for the lock must
+// be what the process that held it left, and not what was there before.
+var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+
 // step takes one step up towards target, or all of them down, so that what refuses to go down leaves all as it was. It
 // returns what it leaves; another process may have got there meanwhile, or further.
 func (m *migrator) step(ctx context.Context, pool *pgxpool.Pool, target int) (s state, err error) {
-	// READ COMMITTED whatever the server's default: what is read after the wait for the lock must be what the process
-	// that held it left, and not what was there before.
-	tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	tx, err := pool.BeginTx(ctx, readCommitted)
 	if err != nil {
 		return s, fmt.Errorf("migrations: begin: %w", err)
 	}

@@ -1,5 +1,5 @@
 -- The version that a schema is at, 0 if it has none, or is not there; the lowest version that a release has to know to
--- work with it; and the encoding of the database.
+-- work with it; the encoding of the database, and that of the connection.
 --
 -- $1 schema.
 --
@@ -8,7 +8,8 @@
 -- the caller's transaction; this needs no privilege on the schema; and it never waits for a migration that is under
 -- way. One statement, so that they belong together. A schema that does not say whom it serves serves its own version.
 SELECT coalesce(v.version, 0) AS version, coalesce(v.serves_from, v.version, 0) AS serves_from,
-       pg_catalog.current_setting('server_encoding') AS encoding
+       pg_catalog.current_setting('server_encoding') AS encoding,
+       pg_catalog.current_setting('client_encoding') AS client_encoding
 FROM (SELECT max(c.value) FILTER (WHERE c.name = 'schema_version') AS version,
              max(c.value) FILTER (WHERE c.name = 'serves_from') AS serves_from
       FROM (SELECT p.proname AS name, substring(p.prosrc FROM '^SELECT ([0-9]{1,9})$')::integer AS value

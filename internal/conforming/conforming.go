@@ -52,6 +52,6 @@ func encoding(name string) error {
 	case "", "UTF8", "UNICODE":
 		return nil
 	}
-	return fmt.Errorf("%w: %s is %s: ids and headers would be stored as other texts than were sent; "+
+	return fmt.Errorf("%w: %s is %s: names, ids and headers would be stored as other texts than were sent; "+
 		"set it to UTF8 for the database, the role or the connection", Err, encodingSetting, name)
 }
