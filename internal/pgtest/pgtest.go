@@ -140,7 +140,10 @@ func boot() error {
 	defer cancel()
 	var err error
 	server, err = pgserver.Start(ctx, &pgserver.Options{
-		Settings: map[string]string{"shared_buffers": "64MB", "max_connections": "400"},
+		Settings: map[string]string{
+			"shared_buffers": "64MB", "max_connections": "400",
+			"autovacuum": "off", // it would start a process for each of a hundred databases, each minute
+		},
 		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
 	})
 	if err != nil {
