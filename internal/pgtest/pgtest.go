@@ -144,7 +144,7 @@ func boot() error {
 			"shared_buffers": "64MB", "max_connections": "400",
 			"autovacuum": "off", // it would start a process for each of a hundred databases, each minute
 		},
-		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
+		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
 	})
 	if err != nil {
 		return err
