@@ -148,20 +148,35 @@ func testRandomDeaths(t *testing.T, by lease) {
 	b := by.on(newBed(t))
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
-	b.sendMany("q", 4, 25)
+	b.sendMany("q", 4, 15)
+	began, over := make(chan int64), make(chan struct{})
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		select {
+		case began <- job.ID:
+		default: // somebody is being killed
+		}
 		return bunExec(ctx, job, "INSERT INTO list (group_id, id) VALUES (?, ?)", job.GroupID, job.ID)
 	}, watchful, func(w *fifo.Worker) { w.Concurrency, w.MaxAttempts = 4, 1000 }))
-	for next := 0; query[int](b, "SELECT count(*) FROM list") < 100; {
-		if b.ledger.started() < next { // some of the attempts may end: what dies at once each time gets nowhere
-			continue
+	killed := beside(func() error {
+		for {
+			for range 1 + rand.IntN(4) { // some of the attempts may end: what dies at once each time gets nowhere
+				select {
+				case <-began:
+				case <-over:
+					return nil
+				}
+			}
+			if _, err := b.pool.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+				WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+				ORDER BY random() LIMIT 1`); err != nil {
+				return err
+			}
 		}
-		next = b.ledger.started() + 1 + rand.IntN(4)
-		b.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
-			ORDER BY random() LIMIT 1`)
-	}
+	})
 	b.drained()
+	close(over)
+	require.NoError(t, receive(t, killed, "the killer"))
+	require.Equal(t, 4*15, query[int](b, "SELECT count(*) FROM list"))
 	require.Zero(t, query[int](b, `SELECT count(*) FROM (
 		SELECT id < lag(id) OVER (PARTITION BY group_id ORDER BY n) AS wrong FROM list) o WHERE wrong`))
 	require.Zero(t, b.count("dead_letters"))

@@ -23,7 +23,7 @@ func testPoisonAtEachStart(t *testing.T, by lease) {
 		b := by.on(newEffects(t))
 		b.ledger.overlaps, b.ledger.unordered = true, true
 		poison := b.send("g", nil)[0]
-		for range 5 { // a worker each
+		for try := 0; try < 5 && b.count("jobs") > 0; try++ { // a worker each
 			b.send("other", nil)
 			ctx, stop := context.WithCancel(t.Context())
 			w := b.each(queue, func(ctx context.Context, job *fifo.Job) error {
@@ -42,7 +42,6 @@ func testPoisonAtEachStart(t *testing.T, by lease) {
 			stop()
 			require.NoError(t, receive(t, ended, "the worker"))
 			b.exec("CHECKPOINT")
-			b.exec("VACUUM pgfifo.jobs, pgfifo.queue_groups")
 			b.exec("VACUUM (FREEZE) pgfifo.jobs, pgfifo.queue_groups")
 		}
 		letter := only(t, b.deadLetters())

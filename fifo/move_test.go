@@ -138,10 +138,11 @@ func TestMoveBesideARunningJob(t *testing.T) {
 // Moves of one group here and there again and beside workers lose nothing, double nothing, and keep the order of what
 // is in one place.
 func TestMovesBesideWorkers(t *testing.T) {
+	const many = 90
 	b := newList(t)
 	b.ledger.unordered = true // ids change
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
-		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, 150) i`)
+		SELECT 'q', 'g', convert_to(i::text, 'UTF8') FROM generate_series(1, $1::integer) i`, many)
 	b.exec("CREATE TABLE done (n bigserial, payload integer)")
 	w := b.each(fifo.Queue{BatchJobs: 7}, func(ctx context.Context, job *fifo.Job) error {
 		return exec(ctx, job, "INSERT INTO done (payload) VALUES ($1::text::integer)", string(job.Payload))
@@ -155,8 +156,8 @@ func TestMovesBesideWorkers(t *testing.T) {
 		require.NoError(t, second(b.q.Group(from).Move(promptly(t), b.q.Group(to))))
 	}
 	require.NoError(t, r.stop())
-	require.Equal(t, 150, query[int](b, "SELECT count(*) FROM done"))
-	require.Equal(t, 150, query[int](b, "SELECT count(DISTINCT payload) FROM done"))
+	require.Equal(t, many, query[int](b, "SELECT count(*) FROM done"))
+	require.Equal(t, many, query[int](b, "SELECT count(DISTINCT payload) FROM done"))
 }
 
 // In the order of commits, a move waits for producers that have enqueued to where it goes, and no other does.

@@ -74,7 +74,7 @@ func testTroubleOf(t *testing.T, b *bed, before, after string) {
 	b.exec(before)
 	b.resumes(bad)
 	await(t, "trouble", func() bool { return w.Stats().Troubles >= 2 })
-	for range 100 { // one after the other: each would wait for a lane that waits
+	for range 40 { // one after the other: each would wait for a lane that waits
 		b.send("good", nil)
 		await(t, "the good one", func() bool { return b.count("jobs WHERE group_id = 'good'") == 0 })
 	}

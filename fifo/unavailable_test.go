@@ -105,7 +105,7 @@ func testUnavailableBatchOfGroups(t *testing.T, says error) {
 func TestOutage(t *testing.T) { overLeases(t, testOutage) }
 
 func testOutage(t *testing.T, by lease) {
-	const groups, lanes = 300, 10
+	const groups, lanes = 100, 10
 	b, log := heard(t)
 	by.on(b, "other")
 	b.sendMany("q", groups, 1)

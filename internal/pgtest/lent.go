@@ -20,7 +20,7 @@ import (
 type lent struct {
 	name, url string
 	pool      *pgxpool.Pool
-	shape     string // of the catalogs, when it was lent
+	shape     string // of the catalogs, when it was new
 }
 
 // shelf has the databases that are as good as new.
@@ -166,24 +166,17 @@ func (l *lent) empty(ctx context.Context, c *pgx.Conn, pids []uint32) error {
 	}) {
 		return errors.New("somebody is still connected")
 	}
-	shape := func() (s string, err error) {
-		err = c.QueryRow(ctx, shapeSQL, pgx.QueryExecModeSimpleProtocol).Scan(&s)
-		return s, err
-	}
 	if _, err := c.Exec(ctx, dropSQL); err != nil {
 		return err
 	}
-	left, err := shape()
-	if err == nil && left != l.shape {
-		err = fmt.Errorf("it was %s and is %s", l.shape, left)
-	}
-	if err != nil {
+	var left string
+	if err := c.QueryRow(ctx, shapeSQL, pgx.QueryExecModeSimpleProtocol).Scan(&left); err != nil {
 		return err
 	}
-	if _, err := c.Exec(ctx, emptySQL); err != nil {
-		return err
+	if left != l.shape {
+		return fmt.Errorf("it was %s and is %s", l.shape, left)
 	}
-	l.shape, err = shape()
+	_, err := c.Exec(ctx, emptySQL)
 	return err
 }
 

@@ -140,8 +140,11 @@ func boot() error {
 	defer cancel()
 	var err error
 	server, err = pgserver.Start(ctx, &pgserver.Options{
-		Settings: map[string]string{"shared_buffers": "64MB", "max_connections": "400"},
-		Logf:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
+		Settings: map[string]string{
+			"shared_buffers": "64MB", "max_connections": "400",
+			"autovacuum": "off", // it would start a process for each of a hundred databases, each minute
+		},
+		Logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, "pgtest: "+format+"\n", args...) },
 	})
 	if err != nil {
 		return err

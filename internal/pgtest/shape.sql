@@ -1,8 +1,11 @@
--- One text that differs when a database's schema, rights, settings or statistics were changed. Objects of users have
--- ids from 16384 on.
+-- One text that differs when a database's schema, rights, settings or statistics were changed, and not when rows were,
+-- or a table was truncated. Objects of users have ids from 16384 on.
 SELECT concat_ws(' ',
-    (SELECT concat(count(*), '/', sum(xmin::text::bigint), '/', sum(reltuples), '/', sum(relpages), '/',
-         sum(relfrozenxid::text::bigint)) FROM pg_class WHERE oid >= 16384),
+    (SELECT concat(count(*), '/', sum(reltuples) FILTER (WHERE relkind <> 'i'), '/',
+         sum(relpages) FILTER (WHERE relkind <> 'i'), '/', sum(hashtext(concat_ws(' ', relname, relnamespace, reltype,
+         relowner, relam, reltablespace, relpersistence, relchecks, relhasrules, relhastriggers, relrowsecurity,
+         relforcerowsecurity, relreplident, relispartition, relacl, reloptions)))) FROM pg_class
+     WHERE oid >= 16384),
     (SELECT concat(count(*), '/', sum(xmin::text::bigint)) FROM pg_attribute WHERE attrelid >= 16384),
     (SELECT concat(count(*), '/', sum(xmin::text::bigint)) FROM pg_statistic WHERE starelid >= 16384),
     (SELECT concat(count(*), '/', sum(xmin::text::bigint)) FROM pg_proc WHERE oid >= 16384),
