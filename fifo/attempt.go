@@ -253,6 +253,7 @@ func (s *seat) lend(
 		}
 	}
 	jobs, loan := copies(tasks), s.lane.Loan()
+	loan.Until(hctx)
 	for _, job := range jobs {
 		job.loan = loan
 	}
