@@ -253,6 +253,7 @@ func (s *seat) lend(
 		}
 	}
 	jobs, loan := copies(tasks), s.holder.Loan()
+	loan.Until(hctx)
 	for _, job := range jobs {
 		job.loan = loan
 	}

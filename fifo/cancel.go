@@ -11,8 +11,10 @@ import (
 
 // Cancel pauses the queue or the group as Pause does, and has the workers end the contexts of the handlers that run
 // there, with ErrCanceled as the cause. If a handler returns an error then, even a DeadLetter, its job is given back
-// and no attempt is counted: it runs again after Resume. With it, all jobs of its batch are given back. To be rid of a
-// job, Delete or Bury it when it is not held any more, and Resume then. A handler that returns nil has succeeded.
+// and no attempt is counted, unless its context had ended before: it runs again after Resume. In a batch of several
+// groups a Handler's error gives back the jobs of its group, and a BatchHandler's all jobs of the batch, or those that
+// a BatchError stops. To be rid of a job, Delete or Bury it when it is not held any more, and Resume then. A handler
+// that returns nil has succeeded.
 //
 // Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
 // returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (RunOne, or with

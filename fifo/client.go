@@ -62,9 +62,9 @@ type Config struct {
 	// that a worker starts or stops, that a queue is available again, and that dead letters have expired. At level
 	// Debug: jobs that were given back. The page docs/production.md of the module has the messages and their fields.
 	//
-	// Of failed attempts a worker logs 10 errors and 10 warnings a second. It counts the others of each level in one
-	// line more, when the second is over or when Run or RunOne ends; Hooks.Settled has all. Payloads are never logged,
-	// but what a handler's error says is. Lanes wait for the Logger, so it should be quick. Defaults to
+	// Of failed attempts a Run logs 10 errors and 10 warnings a second, and so does each RunOne. It counts the others
+	// of each level in one line more, when the second is over or when it ends; Hooks.Settled has all. Payloads are
+	// never logged, but what a handler's error says is. Lanes wait for the Logger, so it should be quick. Defaults to
 	// slog.Default().
 	Logger *slog.Logger
 }

@@ -24,7 +24,7 @@ func (s *seat) conclude(
 	switch {
 	case a.broken:
 		recorded = s.mend(ctx, a, claim)
-	case settled || a.results[0].outcome == Unknown:
+	case settled || a.results[0].outcome == Unknown: // and so are all of them: see revoke
 	case errors.Is(err, lease.ErrGivenBack):
 		a.revoke(Returned, KindError, fmt.Errorf("fifo: the jobs could not be completed: %w", err))
 		a.oneByOne()

@@ -44,7 +44,7 @@ type crew struct {
 	left   *leftovers
 
 	suspects *suspects
-	teller   teller
+	teller   *teller // all crews of a Run have one
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
@@ -60,6 +60,7 @@ const settlers = 2
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), suspects: &w.suspects}
+	c.teller = new(teller)
 	if set.once {
 		c.suspects = new(suspects) // it waits for none that another call runs
 	}
@@ -187,7 +188,6 @@ func (c *crew) run(ctx context.Context) error {
 	// What stands beside the lanes goes on until they have ended: heartbeats above all.
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
-	defer c.teller.end(c.log)
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() {

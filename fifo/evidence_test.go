@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A job that kills the only worker at each start is a dead letter in the end, whatever the server does with the
@@ -219,6 +221,35 @@ func TestSessionLostBehindAHook(t *testing.T) {
 		return err
 	}, oneLane, watchful))
 	require.Equal(t, ids, b.ledger.order())
+}
+
+// A job that is redriven when its group was given back goes before what is claimed again.
+func TestRedriveBehindAHook(t *testing.T) {
+	var b *bed
+	var ids []int64
+	b = newBed(t, hooked(fifo.Hooks{Settled: func(ctx context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+		if job.ID != ids[len(ids)-3] {
+			return
+		}
+		await(t, "the claim to be given back", func() bool {
+			return len(b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)) == 0
+		})
+		list, _, err := b.q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{IDs: ids[:1]}})
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+	}}))
+	b.ledger.unordered = true // a job comes back
+	ids = b.send("g", make([]any, 3*tuning.Many)...)
+	first := true
+	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+		if job.ID == ids[0] && first {
+			first = false
+			return fifo.DeadLetter(errOnPurpose)
+		}
+		return nil
+	}, oneLane))
+	n := len(ids) - 2
+	require.Equal(t, slices.Concat(ids[:n], ids[:1], ids[n:]), b.ledger.order())
 }
 
 // Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one

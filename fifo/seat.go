@@ -149,8 +149,8 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		if err != nil || next == nil {
 			s.holder.Forfeit(bg)
 		}
-		if late { // what was claimed was given back, so that nobody waits for hooks
-			hold, settled, err = s.step(bg, nil, request)
+		if late { // what was claimed was given back, so that nobody waits for hooks; the seat still has its turn
+			hold, settled, err = s.step(bg, nil, request.WithoutFloors())
 			recorded = false
 		}
 		for i := range claim {

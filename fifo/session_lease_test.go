@@ -150,6 +150,35 @@ func TestSessionEndsTheWaitForATransaction(t *testing.T) {
 	require.ErrorIs(t, receive(t, asks, "the end of the wait"), fifo.ErrLost)
 }
 
+// Nor does he wait longer than the handler's context lives. A connection that is free is his after that, too.
+func TestHandlersContextEndsTheWaitForATransaction(t *testing.T) {
+	b := bySession.on(newBed(t))
+	b.send("first", nil)
+	got, goOn, asks := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "first" {
+			_, err := job.PgxTx(ctx)
+			got <- struct{}{}
+			<-goOn
+			return err
+		}
+		ctx = context.WithoutCancel(ctx)
+		_, err := job.PgxTx(ctx)
+		asks <- err
+		await(t, "the end of the first one", func() bool { return b.keeper("first") == 0 })
+		return exec(ctx, job, "SELECT")
+	}, func(w *fifo.Worker) { w.Concurrency, w.SessionConcurrency, w.JobTimeout = 1, 2, -1 }))
+	receive(t, got, "the first one's transaction")
+	b.send("second", nil)
+	await(t, "the second one", func() bool { return b.keeper("second") != 0 })
+	b.listening()
+	require.NoError(t, pausing(b.q.Group("second").Cancel(t.Context(), "")))
+	require.ErrorIs(t, receive(t, asks, "the end of the wait"), fifo.ErrCanceled)
+	close(goOn)
+	b.drained()
+	require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ends("second", 1))
+}
+
 // Jobs that somebody has locked when they are done keep no other waiting for long.
 func TestLockedJobsKeepNoOtherWaiting(t *testing.T) {
 	const n = 60

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A logFile is what a logger writes by default, from INFO on.
@@ -124,6 +125,27 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 	require.Empty(t, w.Stats().Probed, "ordinary errors do not open the breaker")
 	require.NoError(t, r.stop())
 	require.NoError(t, second(b.q.Purge(t.Context())))
+}
+
+// The queues of both leases are one Run's.
+func TestFailuresOfBothLeasesAreToldTogether(t *testing.T) {
+	b, log := heard(t)
+	require.NoError(t, b.client.Queue("kept").Configure(t.Context(), fifo.Settings{SessionLease: true}))
+	const n = tuning.Many
+	fails := func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errOnPurpose) }
+	w := b.worker(fails)
+	w.Handle("kept", fails)
+	r := b.run(w)
+	b.listening()
+	begin := time.Now()
+	b.sendMany("q", n, 1)
+	b.sendMany("kept", n, 1)
+	await(t, "all to fail", func() bool { return w.Stats().Buried == 2*n })
+	seconds := 1 + int(time.Since(begin)/time.Second)
+	require.NoError(t, r.stop())
+	told, withheld := log.told(t, "ERROR", "dead letter")
+	require.Equal(t, 2*n, told)
+	require.LessOrEqual(t, told-withheld, n*seconds)
 }
 
 // What is withheld is told of before Run returns.

@@ -66,8 +66,9 @@ type Worker struct {
 	// DrainTimeout is how long Run waits for running handlers when it is told to stop, before it cancels their contexts
 	// with ErrShutdown. Handlers then have 5 seconds to return, and lanes 2 more to close: 27 seconds in all by
 	// default, less than the 30 that Kubernetes gives a process. A job whose handler returns an error after that cancel
-	// is given back uncounted, whatever the error is: a DeadLetter or a RetryAfter, too. If it returns nil, the job is
-	// done. Defaults to 20 seconds; negative: cancel at once.
+	// is given back uncounted, whatever the error is: a DeadLetter or a RetryAfter, too. But not if its context had
+	// ended before, after JobTimeout say. If it returns nil, the job is done. Defaults to 20 seconds; negative: cancel
+	// at once.
 	DrainTimeout time.Duration
 	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
 	// twice as often. It and the next two bound how long a dead or silent worker can keep a group, and how soon its
@@ -224,6 +225,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		running.Go(func() { errs[i] = c.run(ctx) })
 	}
 	running.Wait()
+	crews[0].teller.end(log) // they have one
 	if err = errs[0]; len(errs) > 1 {
 		err = errors.Join(errs...)
 	}
@@ -269,6 +271,8 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 		c := newCrew(w, part)
 		if len(crews) == 0 {
 			c.scoutConn = conn
+		} else {
+			c.teller = crews[0].teller
 		}
 		crews = append(crews, c)
 		if err := c.dial(ctx); err != nil {

@@ -17,8 +17,8 @@ import (
 // then what a lane is that has claimed them.
 //
 // Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
-// claim has marked the attempts; Used is always true; and Closed and Close are of the Borrower, and end no connection.
-// What a Lane can do besides, the one that is borrowed does (Lane).
+// claim has marked the attempts; Used is always true; and Closed and Close are of the Borrower: Close ends no
+// connection. What a Lane can do besides, the one that is borrowed does (Lane).
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one
@@ -265,7 +265,7 @@ func (b *Borrower) HungUp() bool {
 	return b.session.ended() || lane != nil && lane.HungUp()
 }
 
-// Abandon cuts the connection that is borrowed.
+// Abandon is Close, and cuts the connection that is borrowed, if one is.
 func (b *Borrower) Abandon() {
 	if lane := b.lane.Load(); lane != nil {
 		lane.Abandon()

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,9 @@ func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) 
 func laneWith(
 	ctx context.Context, from, or *Lanes, hold *Hold, loan *Loan, wait patience,
 ) (lane *Lane, err error) {
+	waits := cmp.Or(loan.until, ctx)
 	for range 2 {
-		if lane, err = from.either(ctx, or); err != nil {
+		if lane, err = from.either(ctx, or, waits); err != nil {
 			return nil, err
 		}
 		if err = lane.take(ctx, hold, loan, wait); err == nil {

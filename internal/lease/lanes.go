@@ -44,18 +44,28 @@ func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err err
 }
 
 // get waits for a lane. Who has got one puts it back.
-func (l *Lanes) get(ctx context.Context) (*Lane, error) { return l.either(ctx, l) }
+func (l *Lanes) get(ctx context.Context) (*Lane, error) { return l.either(ctx, l, ctx) }
 
-// either waits for a lane of these or of those.
-func (l *Lanes) either(ctx context.Context, other *Lanes) (*Lane, error) {
+// either returns a lane of these or of those. It waits until one of the contexts ends, but one that is free is had
+// without a wait, whatever has become of waits.
+func (l *Lanes) either(ctx context.Context, other *Lanes, waits context.Context) (*Lane, error) {
+	from := l
 	select {
 	case <-l.free:
-		return l.ready(ctx)
 	case <-other.free:
-		return other.ready(ctx)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		from = other
+	default:
+		select {
+		case <-l.free:
+		case <-other.free:
+			from = other
+		case <-waits.Done():
+			return nil, context.Cause(waits)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
+	return from.ready(ctx)
 }
 
 // ready returns a lane for who has a place.

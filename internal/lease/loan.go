@@ -16,8 +16,9 @@ import (
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
 type Loan struct {
 	lane   *Lane
-	from   *Borrower // which gets it a lane when it needs one; nil: it has one
-	shared bool      // other jobs of the group may run beside its own
+	from   *Borrower       // which gets it a lane when it needs one; nil: it has one
+	until  context.Context // it waits for a lane no longer; nil: as long as who asks
+	shared bool            // other jobs of the group may run beside its own
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool
@@ -154,6 +155,9 @@ func (l *Loan) endLargeObjects() {
 
 // Loan returns the held transaction as the handler that runs now, or the next one, is to have it.
 func (l *Lane) Loan() *Loan { return l.loan }
+
+// Until says that ctx is the context of the handler that is about to run: its end ends a wait for a lane.
+func (l *Loan) Until(ctx context.Context) { l.until = ctx }
 
 // borrow sees to it that the loan has a lane.
 func (l *Loan) borrow(ctx context.Context) error {

@@ -12,8 +12,12 @@ import (
 // A group is in trouble while the server refuses something about it. It is left alone then, longer each time.
 //
 // A claim that is missed halves the next rest: another worker may meet the same trouble, or has mended it, or there are
-// no jobs any more. So a group that is none of this process's business any more is forgotten within minutes. The first
-// miss after a trouble halves nothing: if a session had the group, claims miss it until a scout has freed it.
+// no jobs any more. So a group that is none of this process's business any more is forgotten within minutes.
+//
+// The first miss behind a trouble is no evidence of that. The trouble may have left an attempt of a session that is to
+// be counted: then all claims are missed until a scout has freed the group. So a scout looks at once, as it does at any
+// group that was missed. Else the misses would take back what each trouble adds, and no rest would be longer than the
+// first.
 //
 // A notice ends the rest: who has mended the trouble enqueues, or calls RetryNow. But a group that is enqueued to all
 // the time is not to be tried all the time: between two such tries there is half the rest at least. What nobody tells
@@ -30,13 +34,11 @@ func troubleDelay(n int) time.Duration {
 // leaveAlone parks a group that is in trouble. announced says that a notice came since its claim, which may be older
 // than what the notice tells of.
 func (t *Turns) leaveAlone(turn *Turn, missed, announced bool) {
-	switch {
-	case !missed:
-		turn.troubles = min(turn.troubles+1, maxTroubles)
-	case !turn.refused:
+	if missed {
 		turn.troubles--
+	} else {
+		turn.troubles = min(turn.troubles+1, maxTroubles)
 	}
-	turn.refused = !missed
 	turn.resting = true
 	at := time.Now().Add(troubleDelay(turn.troubles))
 	if announced {

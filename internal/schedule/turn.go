@@ -50,7 +50,7 @@ type Turn struct {
 	spent    int   // turns since it was found
 	single   int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
 	troubles int   // troubles since its last finished job, less one for each miss, except the first after a trouble
-	refused  bool  // its last claim was trouble
+	troubled bool  // its last claim was trouble
 	resting  bool  // parked because it is in trouble
 	// hurried is the time of the last try that a notice has brought forward.
 	hurried time.Time

@@ -256,8 +256,10 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	} else {
 		turn.troubles = 0
 	}
+	troubled := turn.troubled
+	turn.troubled = o.Trouble
 	switch {
-	case o.Trouble, o.Missed && turn.troubles > 0:
+	case o.Trouble, o.Missed && turn.troubles > 0 && !troubled:
 		t.leaveAlone(turn, o.Missed, again)
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)

@@ -93,7 +93,7 @@ var attempts = []Mutant{
 		in("fifo/crew.go", "		case a != nil:\n", "		case a != nil && job == nil:\n")),
 	plant("miss-ends-its-own-trouble", "a group of a session that the server refuses is tried all the time",
 		test("internal/schedule", "TestTroubleWithMissesBetween"),
-		in("internal/schedule/trouble.go", "	case !turn.refused:\n", "	default:\n")),
+		in(turnsFile, "turn.troubles > 0 && !troubled:", "turn.troubles > 0 && (!troubled || o.Missed):")),
 	plant("run-one-waits", "RunOne says that nothing is due, because a job that was lost has just run",
 		test("fifo", "TestRunOneOfALostJob"),
 		in("fifo/crew.go", "	if set.once {\n", "	if set.once && log == nil {\n")),
