@@ -42,6 +42,7 @@ var refusedToAll = []string{
 	"SELECT setval('pgfifo.jobs_id_seq', 1)",
 	"SELECT last_value FROM pgfifo.fences_token_seq",
 	"SELECT setval('pgfifo.fences_token_seq', 1)",
+	"SELECT setval('pgfifo.walk_requests', 1)",
 	"UPDATE pgfifo.jobs SET queue = 'other'",
 	"UPDATE pgfifo.jobs SET group_id = 'other'",
 	"UPDATE pgfifo.jobs SET id = id + 1000",
@@ -65,6 +66,7 @@ var refusedToAll = []string{
 // What nobody may do but the workers.
 var workersOnly = []string{
 	"SELECT last_value FROM pgfifo.jobs_id_seq",
+	"SELECT last_value FROM pgfifo.walk_requests",
 	"SELECT FROM pgfifo.queue_groups FOR NO KEY UPDATE",
 	"SELECT FROM pgfifo.slots FOR NO KEY UPDATE",
 	"SELECT FROM pgfifo.group_slots FOR NO KEY UPDATE",
@@ -104,6 +106,7 @@ var changes = []string{
 	"INSERT INTO pgfifo.pauses (queue) VALUES ('other')",
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
+	"SELECT nextval('pgfifo.walk_requests')",
 	"INSERT INTO pgfifo.queues VALUES ('other', 1, true)",
 	"UPDATE pgfifo.queues SET dedup_window = 1",
 	"INSERT INTO pgfifo.slots VALUES ('other', 1)",
@@ -148,6 +151,7 @@ var refusedToWorker = []string{
 	"COPY pgfifo.dead_letters TO STDOUT",
 	"INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, died_at) " +
 		"VALUES ('q', 'g', 1, '', 1, now(), now())",
+	"SELECT nextval('pgfifo.walk_requests')",
 	"SELECT reason FROM pgfifo.pauses",
 	"UPDATE pgfifo.pauses SET reason = 'mine'",
 	"DELETE FROM pgfifo.pauses",
@@ -223,6 +227,7 @@ var permitted = map[string][]string{
 		"UPDATE pgfifo.jobs SET run_at = 'infinity'",
 		"INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -7, '')",
 		"SELECT FROM pgfifo.dead_letters FOR UPDATE",
+		"SELECT nextval('pgfifo.walk_requests')",
 		"UPDATE pgfifo.jobs SET payload = ''",
 		takeFromSession, heldBySessions,
 	},

@@ -23,7 +23,7 @@ var tables = []string{
 	"relation jobs_urgent",
 	"relation pauses", "relation pauses_pkey",
 	"relation queue_groups", "relation queue_groups_pkey", "relation queues", "relation queues_pkey",
-	"relation slots", "relation slots_pkey",
+	"relation slots", "relation slots_pkey", "relation walk_requests",
 }
 
 func TestUpDownUp(t *testing.T) {

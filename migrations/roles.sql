@@ -27,7 +27,7 @@ REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_
 REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.group_slots, pgfifo.dedup_ids, pgfifo.jobs,
     pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
-REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq
+REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq, pgfifo.walk_requests
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
 REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count, pgfifo.priority
@@ -73,7 +73,7 @@ GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb
 GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, failures, priority),
       UPDATE (run_at, attempts, failures), DELETE
     ON pgfifo.jobs TO pgfifo_worker;
-GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq TO pgfifo_worker;
+GRANT SELECT ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.walk_requests TO pgfifo_worker;
 GRANT DELETE ON pgfifo.dedup_ids TO pgfifo_worker;
 GRANT SELECT, INSERT (queue, group_id), UPDATE (created_at, session, token, job, attempt, since), DELETE
     ON pgfifo.queue_groups TO pgfifo_worker;
@@ -102,6 +102,7 @@ GRANT SELECT, INSERT (queue, group_id, id, payload, headers, run_at, max_attempt
     ON pgfifo.jobs TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, reason, limited), UPDATE (reason, job, by_hand), DELETE
     ON pgfifo.pauses TO pgfifo_admin;
+GRANT USAGE ON SEQUENCE pgfifo.walk_requests TO pgfifo_admin;
 GRANT SELECT, INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_admin;

@@ -9,6 +9,8 @@
 -- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs, or a session: see
 -- purge.sql.
 --
+-- If a job that had a time is moved and others stay, a walk is requested, as in purge.sql.
+--
 -- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row. If a trigger
 -- of the user's keeps rows from being made, it is an error (of a text that is no boolean).
 WITH locked AS MATERIALIZED (
@@ -44,10 +46,15 @@ WITH locked AS MATERIALIZED (
     FROM gone g
     ORDER BY g.id
     RETURNING group_id, id
+), request AS (
+    SELECT pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass)
+    FROM (SELECT pg_catalog.count(*) AS jobs, pg_catalog.count(gone.run_at) AS timed FROM gone) g
+    WHERE g.timed > 0 AND EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
+                                  OFFSET g.jobs)
 )
 SELECT m.group_id, pg_catalog.count(*) AS jobs, min(m.id) AS first, pg_current_xact_id()::text::bigint AS xid
 FROM moved m
-WHERE (SELECT CASE WHEN g.jobs = n.jobs THEN true
+WHERE (SELECT CASE WHEN g.jobs = n.jobs THEN (SELECT pg_catalog.count(*) FROM request) >= 0
                    ELSE ('pgfifo: ' || n.jobs::text || ' jobs made of ' || g.jobs::text)::boolean
               END
        FROM (SELECT pg_catalog.count(*) AS jobs FROM gone) g, (SELECT pg_catalog.count(*) AS jobs FROM moved) n)

@@ -3,6 +3,9 @@
 -- transaction runs, or a session: see lock_job.sql. One that a session has claimed since this statement began stays,
 -- and is locked until the transaction ends.
 --
+-- If a job that had a time is deleted and others stay, one of these may have been due behind it for a while: a walk is
+-- requested (take_out.sql).
+--
 -- $1 queue, $2 group id (NULL: the whole queue).
 WITH locked AS MATERIALIZED (
     SELECT j.queue, j.group_id, j.id
@@ -23,6 +26,13 @@ WITH locked AS MATERIALIZED (
 ), gone AS (
     DELETE FROM pgfifo.jobs j USING waiting w
     WHERE j.queue = w.queue AND j.group_id = w.group_id AND j.id = w.id
-    RETURNING j.id
+    RETURNING j.run_at
+), request AS (
+    SELECT pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass)
+    FROM (SELECT pg_catalog.count(*) AS jobs, pg_catalog.count(gone.run_at) AS timed FROM gone) g
+    WHERE g.timed > 0 AND EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
+                                  OFFSET g.jobs)
 )
-SELECT pg_catalog.count(*) AS jobs, pg_current_xact_id()::text::bigint AS xid FROM gone
+SELECT pg_catalog.count(*) AS jobs, pg_current_xact_id()::text::bigint AS xid
+FROM gone
+HAVING (SELECT pg_catalog.count(*) FROM request) >= 0

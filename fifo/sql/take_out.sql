@@ -9,8 +9,8 @@
 --
 -- A dead letter that a trigger of the user's keeps from being made is an error (of a text that is no boolean).
 --
--- If the job was a head that had a time, the next one may have been due for a while, and workers that are not told look
--- for what becomes due: it becomes due now, unless somebody has it locked, or a session runs it.
+-- If the job had a time, the next one may have been due behind it for a while, and workers that are not told look for
+-- what becomes due: it becomes due now. If it cannot, because somebody has it locked, say, a walk is requested.
 WITH locked AS MATERIALIZED (
     SELECT id FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 FOR UPDATE SKIP LOCKED
 ), gone AS (
@@ -33,25 +33,32 @@ WITH locked AS MATERIALIZED (
     WHERE $4::boolean
     RETURNING 1
 ), next AS (
+    SELECT n.id
+    FROM (SELECT j.id, j.run_at
+          FROM pgfifo.jobs j
+          WHERE j.queue = $1 AND j.group_id = $2 AND j.id > $3
+          ORDER BY j.queue, j.group_id, j.id
+          LIMIT 1) n
+    WHERE coalesce(n.run_at, '-infinity') <= statement_timestamp() AND (SELECT g.run_at FROM gone g) IS NOT NULL
+), free AS (
     SELECT j.id
     FROM pgfifo.jobs j
-    WHERE j.queue = $1 AND j.group_id = $2
-      AND j.id = (SELECT n.id
-                  FROM pgfifo.jobs n
-                  WHERE n.queue = $1 AND n.group_id = $2 AND n.id <> $3
-                  ORDER BY n.queue, n.group_id, n.id
-                  LIMIT 1)
-      AND j.id > $3 AND coalesce(j.run_at, '-infinity') <= statement_timestamp()
-      AND (SELECT g.run_at FROM gone g) IS NOT NULL AND j.id NOT IN (SELECT pgfifo.held_by_sessions($1, $2))
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = (SELECT n.id FROM next n)
+      AND j.id NOT IN (SELECT pgfifo.held_by_sessions($1, $2))
     FOR NO KEY UPDATE SKIP LOCKED
 ), due AS (
     UPDATE pgfifo.jobs j SET run_at = statement_timestamp()
+    FROM free f
+    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = f.id
+    RETURNING j.id
+), request AS (
+    SELECT pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass)
     FROM next n
-    WHERE j.queue = $1 AND j.group_id = $2 AND j.id = n.id
+    WHERE n.id NOT IN (SELECT due.id FROM due)
 )
 SELECT pg_current_xact_id()::text::bigint AS xid
 FROM gone
 WHERE CASE WHEN $4::boolean AND NOT EXISTS (SELECT FROM letter)
            THEN ('pgfifo: no dead letter was made of job ' || gone.id::text)::boolean
-           ELSE true
+           ELSE (SELECT pg_catalog.count(*) FROM request) >= 0
       END

@@ -20,12 +20,23 @@ import (
 // (writers.sql). For each writer it keeps how far the jobs were known at the last look that did not see that writer
 // yet. All that the writer inserts lies above that. A look goes back to that of the writers who have ended since the
 // last one.
+//
+// Some jobs become ready without a trace in ids or times, and a walk is requested for them: those behind a pause that
+// is undone, and those behind a delayed head that is taken out while the next job is locked (take_out.sql, purge.sql,
+// move.sql in fifo/sql). Whoever does that draws from a sequence before he commits, and has it locked until he has
+// ended. So the next look sees that more was drawn, or a later one that he has ended, and another walk begins behind
+// either.
+//
+// That is enough for pauses, however short. Of the groups that a look or a walk has found paused nothing is kept: their
+// pause was committed by then. Who undoes it can only draw after that. If he has drawn before the last look, he has not
+// ended by then, or the group would not have been found paused; so that look has seen him.
 type look struct {
 	on      bool // walks take long, so looks are made
 	pressed bool // something was enqueued somewhere since the last look began
 	known   progress
-	paused  int64               // a digest of what is paused
 	writers map[string]progress // those who wrote at the last look; what they insert lies above this
+	request int64               // the last request for a walk that was drawn,
+	open    []string            // and those who had requested one, and not ended
 	pass    *pass               // what is left of the present look, or nil
 	owed    time.Time           // the earliest due time that a look skipped because memory was full; zero: none
 	took    time.Duration       // what the steps of the look took
@@ -163,25 +174,25 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
 	var now progress
-	var paused int64
-	err := conn.QueryRow(ctx, s.Schema.Qualify(statement("position")), s.Queues).Scan(&now.at, &now.id, &paused)
+	var request int64
+	err := conn.QueryRow(ctx, s.Schema.Qualify(statement("position"))).Scan(&now.at, &now.id, &request)
 	if err != nil {
 		return fmt.Errorf("schedule: look at the time: %w", err)
 	}
-	writers, prepared, err := s.askWriters(ctx, conn) // after the last id is read, and before any jobs are
+	w, err := s.askWriters(ctx, conn) // after the last id is read, and before any jobs are
 	if err != nil {
 		return err
 	}
-	first := l.writers == nil
-	from, next := l.unknownFrom(now, writers, prepared)
-	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || !first && paused != l.paused ||
+	requested := l.requested(request, w.requests)
+	from, next := l.unknownFrom(now, w.jobs, w.prepared)
+	if !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.needed }) || requested ||
 		from.at.IsZero() || now.id-from.id > maxNew || now.id < l.known.id {
 		from.id = now.id
 		for i := range s.walks {
 			s.walks[i].needed = true
 		}
 	}
-	l.known, l.writers, l.paused = now, next, paused
+	l.known, l.writers = now, next
 	if from.at.After(now.at) || from.at.IsZero() {
 		from.at = now.at
 	}
@@ -195,6 +206,15 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	p.due.at, l.owed = p.from, time.Time{}
 	l.pass = p
 	return nil
+}
+
+// requested reports whether a walk was requested since the last look, or a request that it saw has been committed. last
+// is the last that was drawn, and open are those who have requested one and not ended.
+func (l *look) requested(last int64, open []string) bool {
+	ended := slices.ContainsFunc(l.open, func(w string) bool { return !slices.Contains(open, w) })
+	changed := l.writers != nil && last != l.request
+	l.request, l.open = last, open
+	return ended || changed
 }
 
 // unknownFrom returns from where on jobs may have been written that the last look could not see, and the same for each

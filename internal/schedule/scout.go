@@ -121,7 +121,8 @@ func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 
 // view returns a View of the Turns, and notes for the walks what it tells of their queues:
 //
-//   - A claim has met a pause. Another walk is needed: the next look sees no change if the pause is over by then.
+//   - A claim has met a pause. Another walk is needed: one that was requested meanwhile, because the pause is over, may
+//     have passed over the group while the lane had it.
 //   - There is no room. The walk is cut, and so the others need not wait for it.
 func (s *Scout) view() View {
 	view := s.Turns.View()

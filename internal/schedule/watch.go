@@ -100,21 +100,34 @@ func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, view View) err
 	begin := time.Now()
 	s.Turns.AskWriters()
 	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(view.Unproven, 1))
-	writers, prepared, err := s.askWriters(ctx, conn)
+	w, err := s.askWriters(ctx, conn)
 	if err != nil {
 		return err
 	}
-	s.Turns.Writers(writers, prepared)
+	s.Turns.Writers(w.jobs, w.prepared)
 	s.asked = time.Now()
 	s.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Spare*s.asked.Sub(begin))
 	return nil
 }
 
-// askWriters returns the transactions that write to the jobs, and whether one of them is prepared.
-func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (writers []string, prepared bool, err error) {
+// The writers are the transactions that somebody has asked for.
+type writers struct {
+	jobs     []string // those that write to the jobs
+	prepared bool     // one of these is prepared
+	requests []string // those that have requested a walk
+}
+
+// askWriters returns the writers.
+func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (w writers, err error) {
 	var writer string
-	var is bool
+	var prepared, requests bool
 	err = query(ctx, conn, "look at those who enqueue", statement("writers"), []any{s.Schema.String()},
-		[]any{&writer, &is}, func() { writers, prepared = append(writers, writer), prepared || is })
-	return writers, prepared, err
+		[]any{&writer, &prepared, &requests}, func() {
+			if requests {
+				w.requests = append(w.requests, writer)
+				return
+			}
+			w.jobs, w.prepared = append(w.jobs, writer), w.prepared || prepared
+		})
+	return w, err
 }

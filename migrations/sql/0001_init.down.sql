@@ -21,6 +21,7 @@ DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;
 DROP TABLE pgfifo.fences;
 DROP TABLE pgfifo.pauses;
+DROP SEQUENCE pgfifo.walk_requests;
 DROP TABLE pgfifo.queue_groups;
 DROP TABLE pgfifo.jobs;
 DROP TABLE pgfifo.dedup_ids;

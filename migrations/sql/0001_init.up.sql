@@ -118,6 +118,19 @@ CREATE TABLE pgfifo.pauses (
     PRIMARY KEY (group_id, queue, limited) -- in this order, so that one look-up finds all
 );
 
+-- Whoever draws from this requests a walk over all groups of every worker that looks instead, when his transaction has
+-- ended: he makes jobs ready, and leaves no trace where looks are made (internal/schedule/look.go). Until then he has
+-- the sequence locked, as all have who draw.
+CREATE SEQUENCE pgfifo.walk_requests;
+
+-- So does whoever undoes a pause. The condition does it, and is never true.
+CREATE TRIGGER request_walk AFTER DELETE ON pgfifo.pauses
+    FOR EACH ROW WHEN (CASE WHEN NOT OLD.limited
+                            THEN pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass) IS NULL
+                       END)
+    EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
+ALTER TABLE pgfifo.pauses ENABLE ALWAYS TRIGGER request_walk;
+
 -- The last fencing token of each group whose handlers ask for them: see internal/lease/sql/fence.sql. All tokens are of
 -- one sequence, so a row may go without a token ever coming again.
 CREATE TABLE pgfifo.fences (

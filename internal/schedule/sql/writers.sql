@@ -3,13 +3,14 @@
 -- it until the transaction ends (PostgreSQL manual, "Explicit Locking"); pg_locks misses none, also those of the fast
 -- path.
 --
+-- So it does, in rows of their own, which have requested a walk: nextval takes that lock of a sequence.
+--
 -- $1 the schema's name. A prepared transaction goes on under another name than it had before: -1/xid.
-SELECT l.virtualtransaction, l.virtualtransaction LIKE '-1/%' AS prepared
-FROM pg_catalog.pg_locks l
-WHERE l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
-  AND l.relation = (SELECT c.oid
-                    FROM pg_catalog.pg_class c
-                    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-                    WHERE n.nspname = $1 AND c.relname = 'jobs')
+SELECT l.virtualtransaction, l.virtualtransaction LIKE '-1/%' AS prepared, c.relname = 'walk_requests' AS requests
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_locks l ON l.relation = c.oid
+WHERE n.nspname = $1 AND c.relname IN ('jobs', 'walk_requests')
+  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
   AND l.mode = 'RowExclusiveLock'
   AND l.granted

@@ -23,7 +23,7 @@ var ids = []Mutant{
 	plant("open-enqueues-not-asked-for",
 		"a finished job becomes the floor though a transaction may still commit a lower id",
 		test("internal/schedule", "TestLateLowerIDIsNotHidden"),
-		in(watchFile, "	s.Turns.Writers(writers, prepared)", "	s.Turns.Writers(writers[:0], prepared)")),
+		in(watchFile, "	s.Turns.Writers(w.jobs, w.prepared)", "	s.Turns.Writers(w.jobs[:0], w.prepared)")),
 	plant("snapshots-not-looked-at",
 		"a finished job becomes the floor at the next claim but one, whoever is still in progress",
 		test("internal/schedule", "TestLateLowerIDIsNotHidden|TestDrawnIDIsNotHidden"),
