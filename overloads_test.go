@@ -22,7 +22,7 @@ const traps = `
 		FOREACH l IN ARRAY types LOOP
 			FOREACH f IN ARRAY '{unnest,array_agg,cardinality,count,ceil,length,pg_xact_status,pg_advisory_xact_lock,
 					pg_try_advisory_xact_lock,hashtextextended,jsonb_strip_nulls,jsonb_array_length,
-					current_setting,host}'::text[] LOOP
+					current_setting,host,nextval}'::text[] LOOP
 				EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s', f, l,
 					CASE f WHEN 'length' THEN 'integer' ELSE 'bigint' END) || body;
 				EXECUTE format('CREATE FUNCTION trap.%I(%s[]) RETURNS SETOF %s', f, l, l) || body;

@@ -137,7 +137,7 @@ func TestRightsByHand(t *testing.T) {
 	hand := ident(login(pgtest.One[string](s.DB, "SELECT current_database()") + "-" + outsider))
 	s.exec("GRANT USAGE ON SCHEMA pgfifo TO " + hand)
 	s.exec("GRANT SELECT ON ALL TABLES IN SCHEMA pgfifo TO " + hand)
-	s.exec("GRANT SELECT ON pgfifo.jobs_id_seq TO " + hand)
+	s.exec("GRANT SELECT ON pgfifo.jobs_id_seq, pgfifo.walk_requests TO " + hand)
 	s.exec("GRANT INSERT, UPDATE, DELETE ON pgfifo.jobs, pgfifo.queue_groups, pgfifo.attempt_marks, " +
 		"pgfifo.dead_letters TO " + hand)
 	for _, pool := range []*pgxpool.Pool{s.as(outsider), s.Pool} {

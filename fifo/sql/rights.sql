@@ -9,6 +9,7 @@ SELECT current_user::text AS role,
 FROM (VALUES
     ('pgfifo.queues', 'SELECT', '{queue,group_limit,session_lease}'::text[]),
     ('pgfifo.jobs_id_seq', 'SELECT', NULL),
+    ('pgfifo.walk_requests', 'SELECT', NULL),
     ('pgfifo.jobs', 'SELECT', NULL),
     ('pgfifo.jobs', 'UPDATE', '{run_at,attempts,failures}'),
     ('pgfifo.jobs', 'DELETE', NULL),

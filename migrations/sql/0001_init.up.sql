@@ -212,7 +212,7 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $take$
 BEGIN
     UPDATE pgfifo.queue_groups g
     SET session = ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(62)::bigint,
-        token = nextval('pgfifo.fences_token_seq')
+        token = pg_catalog.nextval('pgfifo.fences_token_seq')
     WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NOT NULL
       AND NOT pg_try_advisory_xact_lock_shared(g.session);
     RETURN FOUND;

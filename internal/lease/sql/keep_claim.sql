@@ -61,7 +61,7 @@ WITH head AS MATERIALIZED (
     WINDOW upto AS (ORDER BY k.n ROWS UNBOUNDED PRECEDING)
 ), held AS (
     UPDATE pgfifo.queue_groups g
-    SET session = $5, token = nextval('pgfifo.fences_token_seq'), job = h.id, attempt = h.attempts + 1,
+    SET session = $5, token = pg_catalog.nextval('pgfifo.fences_token_seq'), job = h.id, attempt = h.attempts + 1,
         since = statement_timestamp()
     FROM head h
     WHERE g.queue = h.queue AND g.group_id = h.group_id AND h.sent
