@@ -73,7 +73,7 @@ var sessions = []Mutant{
 		in(takeJobsFile, "= "+isOwn, "IS NOT NULL")),
 	plant("session-token-does-not-grow", "the next claim of a group has the token of the one before",
 		run(kept, "I3-fence"),
-		in(keepClaimFile, "token = nextval('pgfifo.fences_token_seq')",
+		in(keepClaimFile, "token = pg_catalog.nextval('pgfifo.fences_token_seq')",
 			"token = coalesce(g.token, nextval('pgfifo.fences_token_seq'))")),
 	plant("session-claim-answered-early", "a handler begins before its claim is committed",
 		run(kept, "I6"),
