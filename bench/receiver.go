@@ -30,30 +30,41 @@ func (s *latency) pgfifo(b *bench, call string) receiver {
 		c := c
 		c.handler = t.handle
 		c.prepare()
-		y := newTally(len(t.passages))
+		y := newTally(producers + len(t.passages))
 		err := c.shift(ctx, y, func(ctx context.Context) error {
 			if err := c.connected(ctx); err != nil {
 				return err
 			}
-			c.filled = int64(len(t.passages))
-			return s.send(ctx, b, t, call)
+			c.filled = y.goal
+			return s.send(ctx, b, t, y, call)
 		})
 		return y.took(), err
 	}
 	return receiver{name: "pgfifo " + call, params: c.params(), receive: receive}
 }
 
-// send enqueues the traffic with the library.
-func (s *latency) send(ctx context.Context, b *bench, t *traffic, call string) error {
+// send enqueues the traffic with the library, when each producer has sent a message and the tally has counted those: a
+// connection's first statements take longer.
+func (s *latency) send(ctx context.Context, b *bench, t *traffic, y *tally, call string) error {
 	enqueue, done, err := producing{call: call}.open(ctx, b.database, producers)
 	if err != nil {
 		return err
 	}
 	defer done()
 	lines := make([]line, s.groups)
+	var eg errgroup.Group
+	for i := range producers {
+		eg.Go(func() error { return lines[i%s.groups].enqueue(ctx, enqueue, i%s.groups, nil) })
+	}
+	if err := eg.Wait(); err != nil {
+		return err
+	}
+	if err := until(ctx, func() (bool, error) { return y.count.Load() >= producers, nil }); err != nil {
+		return err
+	}
 	return t.sendEach(ctx, func(ctx context.Context, i int) error {
 		group := t.passages[i].group
-		return lines[group].enqueue(ctx, enqueue, group, i)
+		return lines[group].enqueue(ctx, enqueue, group, binary.BigEndian.AppendUint64(nil, uint64(i)))
 	})
 }
 
@@ -63,10 +74,10 @@ type line struct {
 	next uint64
 }
 
-func (l *line) enqueue(ctx context.Context, enqueue enqueueFunc, group, index int) error {
+func (l *line) enqueue(ctx context.Context, enqueue enqueueFunc, group int, index []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	payload := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, l.next), uint64(index))
+	payload := append(binary.BigEndian.AppendUint64(nil, l.next), index...)
 	_, err := enqueue(ctx, []fifo.Message{{Queue: queue, GroupID: groupID(group), Payload: payload}})
 	l.next++
 	return err
