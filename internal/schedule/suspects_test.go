@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -83,6 +84,7 @@ func TestSuspectsHearOfTheEnd(t *testing.T) {
 		require.Nil(t, next(two))
 		go two.Run(t.Context())
 		got, _ := waiting(t, two)
+		synctest.Wait()
 		began := time.Now()
 		one.Done(first, Outcome{Finished: 1})
 		second := <-got
@@ -96,6 +98,35 @@ func TestSuspectsHearOfTheEnd(t *testing.T) {
 		require.Equal(t, "b", (<-got).GroupID)
 		require.Equal(t, suspectFor, time.Since(began))
 	})
+}
+
+// One that is handed to a lane which stops waiting keeps no other one waiting.
+func TestSuspectOfALaneThatStops(t *testing.T) {
+	t.Parallel()
+	returned := 0
+	for range 200 {
+		var s Suspects
+		turns := roomyTurns()
+		turns.SetSuspects(&s)
+		got, cancel := waiting(t, turns)
+		turns.mu.Lock()
+		cancel()
+		turns.put(&Turn{Key: group("a"), suspect: true})
+		turns.mu.Unlock()
+		if <-got == nil {
+			returned++
+			require.True(t, s.free())
+			require.NotNil(t, next(turns))
+		}
+	}
+	require.NotZero(t, returned)
+}
+
+// Without Suspects, as in RunOne, a claim takes any.
+func TestNoSuspects(t *testing.T) {
+	turns := roomyTurns()
+	turns.Offer(ready("a"))
+	require.True(t, next(turns).Request().Suspect)
 }
 
 // A group does not wait whose head is another job by now.

@@ -27,7 +27,7 @@ type Turn struct {
 	team       *team     // nil, or the one of its lane, which has run a job of the group and goes on there
 	full       bool      // parked, because its claim was missed while there were jobs to run
 	nextLocked int       // how often in a row its claim was missed because somebody had just locked the next job
-	suspect    bool      // its claim may take a head that may be what has killed its workers, as the one before has told
+	suspect    bool      // its claim may take a suspect: the one before has told of that
 	tried      time.Time // when its claim was missed last
 	asks       bool      // watched for want of a slot: when it is looked at, another claim of the queue may try
 	noCompany  bool      // the head is not to be worked in company: it has failed before, say

@@ -20,24 +20,23 @@ import (
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
-	mu       sync.Mutex
-	line     line                 // ready, in order
-	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
-	due      dueHeap              // groups whose head is not due yet
-	most     int                  // groups that are parked at most
-	soon     time.Duration        // half of the room for parked groups is for those that are due within this time
-	earlier  bell                 // rings when another group is due first, or when a queue is to be probed
-	watched  map[*Turn]bool       // groups that another process holds, or that were missed
-	hinted   bool                 // one that was announced was added to them since the last call of Watched
-	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
-	lanes    lanes
-	teams    map[groups.Key]*team // see shared.go
-	checking map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
-	poll     time.Duration
-	suspects *Suspects
-	// suspected are those of due that wait for another one of suspects.
-	suspected map[*Turn]bool
-	sick      atomic.Int64 // queues of which some group has said that it is unavailable
+	mu        sync.Mutex
+	line      line                 // ready, in order
+	known     map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
+	due       dueHeap              // groups whose head is not due yet
+	most      int                  // groups that are parked at most
+	soon      time.Duration        // half of the room for parked groups is for those that are due within this time
+	earlier   bell                 // rings when another group is due first, or when a queue is to be probed
+	watched   map[*Turn]bool       // groups that another process holds, or that were missed
+	hinted    bool                 // one that was announced was added to them since the last call of Watched
+	waiting   []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
+	lanes     lanes
+	teams     map[groups.Key]*team // see shared.go
+	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
+	poll      time.Duration
+	suspects  *Suspects
+	suspected map[*Turn]bool // those of due that wait for another one of suspects
+	sick      atomic.Int64   // queues of which some group has said that it is unavailable
 	floors    floors
 	limit     int                                         // of each queue's row
 	refills   int                                         // refills that have been read so far
@@ -99,6 +98,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 		return nil
 	}
 	turn := <-ch // handed over just now, with its company
+	t.suspects.leave(turn)
 	t.lanes.end(turn.Queue)
 	t.landed(turn)
 	for _, back := range append([]*Turn{turn}, turn.with...) {
@@ -173,7 +173,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany || o.Suspect, o.Suspect, o.Seen.Ahead
+	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Suspect, o.Seen.Ahead
 	if !o.Missed {
 		turn.priority, turn.misses = o.Priority, misses{}
 	}
@@ -309,11 +309,14 @@ func (t *Turns) watch(turn *Turn, holder int64) {
 func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.suspects.has(turn) { // until its end is recorded no other one begins
+		return false
+	}
 	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again && !turn.team.wants() {
 		return false
 	}
-	if t.suspects.has(turn) || o.Suspect && t.suspects.enter(turn) > 0 {
-		return false // the others wait until its end is recorded, or it waits for one
+	if o.Suspect && t.suspects.enter(turn) > 0 {
+		return false
 	}
 	t.learn(turn, o)
 	turn.again = false

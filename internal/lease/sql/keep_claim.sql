@@ -22,7 +22,8 @@
 -- suspect says that the job may be what has killed its workers: the last two attempts died with them. One is enough for
 -- claim.sql. Here it would suspect all: with one session thousands of jobs are lost, and nearly all have killed nobody.
 --
--- A head that is not to run now, or a suspect that is not to be claimed, is told of, and nobody has its group then, unless an attempt of it is to be counted.
+-- A head that is not to run now, or a suspect that is not to be claimed, is told of, and nobody has its group then,
+-- unless an attempt of it is to be counted.
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
 -- sequence it is.
 WITH head AS MATERIALIZED (
