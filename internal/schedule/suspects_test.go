@@ -59,7 +59,7 @@ func TestSuspectsWaitForEachOther(t *testing.T) {
 		two.Started(second, 1, false, true)
 		one.Done(first, Outcome{Finished: 1})
 		require.Nil(t, next(one), "the second has its time, too")
-		require.False(t, two.Again(second, Outcome{Finished: 1, More: true}), "its end is to be recorded before another")
+		require.False(t, two.Again(second, Outcome{Finished: 1, More: true}), "its end is to be recorded first")
 		two.Done(second, Outcome{Finished: 1})
 		third := next(one)
 		require.True(t, third.Suspect(), "at once")
