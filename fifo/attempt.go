@@ -113,24 +113,13 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
+	case hold.Suspect && !claim[hold.N].turn.Suspect(): // claimed again when it may be: no session has it
+		p := &claim[hold.N]
+		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Suspect: true}
+		return a
 	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
-	}
-	var suspect time.Time
-	if hold.Suspect {
-		var wait time.Duration
-		key := hold.Key
-		again := func() { s.crew.turns.Announce(key, 0) }
-		if suspect, wait = s.crew.suspects.enter(key, again); wait > 0 {
-			claim[hold.N].outcome.DueIn = wait
-			return a
-		}
-		defer func() {
-			if !a.ran || len(a.results) > 0 && a.results[0].outcome != Unknown {
-				s.crew.suspects.leave(suspect)
-			}
-		}()
 	}
 	if err := s.mark(ctx, claim); err != nil {
 		if errors.Is(err, lease.ErrLost) {
@@ -138,10 +127,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		}
 		return a
 	}
-	if !suspect.IsZero() {
-		suspect = s.crew.suspects.begin()
-	}
-	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More)
+	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
 	a.ran = true
 	s.begun++
 	goOn(claim) // unless its handler runs, and says something else

@@ -43,8 +43,7 @@ type crew struct {
 	seats  []*seat
 	left   *leftovers
 
-	suspects *suspects
-	teller   *teller // all crews of a Run have one
+	teller *teller // all crews of a Run have one
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
@@ -59,11 +58,7 @@ const settlers = 2
 
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
-	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), suspects: &w.suspects}
-	c.teller = new(teller)
-	if set.once {
-		c.suspects = new(suspects) // it waits for none that another call runs
-	}
+	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), teller: new(teller)}
 	c.dialer = w.dialer(set)
 	if set.bySession {
 		c.keeper = &lease.Keeper{

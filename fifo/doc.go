@@ -51,8 +51,8 @@
 //     that dies with its worker counts as one, so a job that kills its workers ends as a dead letter too. Package
 //     internal/lease says which few are not counted. No job is charged whose handler has not begun, with one exception:
 //     a process that dies has all jobs charged that it runs, and those that it is just claiming. So that one job does
-//     not use up the attempts of others, those whose last attempt was lost begin one after the other in a worker: the
-//     next when one has ended, or after half a second.
+//     not use up the attempts of others, those whose last attempt was lost are claimed one after the other in a worker,
+//     once it knows of them: the next when the end of one is recorded, or half a second after it has begun.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
@@ -227,9 +227,11 @@
 //
 // JobTimeout and DrainTimeout have the same defaults with both: set them to what the jobs take.
 //
-// A job that died with its worker twice, one time after the other, is suspected of having killed it. Then it begins
-// when no other such job has begun in the worker in the last half second, or that one has ended. With the default
-// lease a job is suspected after the first time, because fewer jobs die together there.
+// A job that died with its worker twice, one time after the other, is suspected of having killed it. Then the session
+// claims it when no other such job has begun in the worker in the last half second, or that one has ended. So one that
+// kills takes no other one along that has not begun. With the default lease a job is suspected after the first time,
+// because fewer jobs die together there; but it is a claim that tells the worker of it, and that is charged if the
+// worker dies in this moment.
 //
 // The page docs/leases.md of the module says when to take which, and how to change the lease of a queue that is in use.
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A
@@ -109,11 +110,10 @@ type Worker struct {
 	// minutes.
 	GroupIdle time.Duration
 
-	queues   map[string]Queue
-	running  atomic.Bool
-	lanes    laneBounds
-	stats    counters
-	suspects suspects
+	queues  map[string]Queue
+	running atomic.Bool
+	lanes   laneBounds
+	stats   counters
 }
 
 const applicationName = "application_name"
@@ -248,6 +248,7 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 		closeConn(conn)
 		return nil, err
 	}
+	suspects := new(schedule.Suspects)
 	for _, session := range []bool{false, true} {
 		part := set
 		part.bySession, part.sweeps, part.names, part.queues = session, len(crews) == 0, nil, make(map[string]*Queue)
@@ -269,6 +270,7 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 			return crews, err
 		}
 		c := newCrew(w, part)
+		c.turns.SetSuspects(suspects)
 		if len(crews) == 0 {
 			c.scoutConn = conn
 		} else {

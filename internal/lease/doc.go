@@ -201,6 +201,8 @@
 //   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's
 //     group turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next
 //     finds the mark. Nothing is inferred from what transactions have left behind.
+//   - A death charges all that is claimed. So a job with which the last two workers died is claimed only if the Request
+//     says so; else the claim tells of it and writes nothing. Package schedule has one of them claimed at a time.
 //   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row
 //     is given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
 //   - A group that is let go is told of by nothing but its row, so the scouts of other workers look at the rows of what

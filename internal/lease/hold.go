@@ -205,8 +205,8 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 func (h Held) sent() bool { return h.Payload != nil }
 
 // unclaimed reports whether a session's claim has written nothing into the group's row, although the head is to run.
-func (h Held) unclaimed() bool {
-	return h.token == 0 && h.sent() && (h.marked || !h.Paused && h.DueIn == 0)
+func (h Held) unclaimed(r *Request) bool {
+	return h.token == 0 && h.sent() && (h.marked || h.Ready() && (r.Suspect || !h.Suspect))
 }
 
 func (h *Held) scanDue(r *rowReader) {

@@ -33,7 +33,7 @@ func TestLockedIsNotFree(t *testing.T) {
 
 	claims := map[string]func() int{
 		"for a session": func() int {
-			return rows(statement("keep_claim"), one, groups, none, maxBatchBytes, 9, []bool{false})
+			return rows(statement("keep_claim"), one, groups, none, maxBatchBytes, 9, []bool{false}, []bool{false})
 		},
 		"of many":     func() int { return rows(statement("claim_many"), queue, groups, none, maxBatchBytes) },
 		"with a slot": func() int { return rows(withSlot.Replace(statement("claim")), queue, "a", 0) },

@@ -59,6 +59,20 @@ func TestSessionHoldsAlone(t *testing.T) {
 	require.False(t, s.misses(s.lane(), "a"))
 }
 
+// A session tells of a job with which two workers have died, and claims it only if it is asked to.
+func TestSessionClaimsSuspectsWhenAsked(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	s.Exec(`UPDATE pgfifo.jobs SET attempts = 2, failures = '[{"kind": "lost"}, {"kind": "lost"}]'`)
+	k, r := s.keeper(), request("a")
+	b, hold := s.borrowFor(k, r)
+	require.True(t, hold.Suspect)
+	require.Empty(t, s.groupsOf())
+	r.Suspect = true
+	require.True(t, s.step(b, nil, r).Suspect)
+	require.Equal(t, "a", s.groupsOf())
+}
+
 // Who has lost a group to a later claim settles nothing of it: neither with others, nor alone, nor as a failure.
 func TestFormerHolderSettlesNothing(t *testing.T) {
 	s := newStage(t)

@@ -273,7 +273,7 @@ func TestClaimWithoutRoom(t *testing.T) {
 	queues, ids, none := []string{queue, queue}, []string{"a", "b"}, []int64{0, 0}
 	s.do(tx, s.Schema.Qualify(statement("keep_lock")), queues, ids)
 	rows, err := tx.Query(t.Context(), s.Schema.Qualify(statement("keep_claim")),
-		queues, ids, none, 10, 9, []bool{false, false})
+		queues, ids, none, 10, 9, []bool{false, false}, []bool{false, false})
 	require.NoError(t, err)
 	told, err := pgx.CollectRows(rows, pgx.RowToMap)
 	require.NoError(t, err)

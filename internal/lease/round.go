@@ -170,6 +170,7 @@ func (r *round) sendClaims(p *pipeline) {
 	}
 	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
+	suspect := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.Suspect) })
 	p.send(stmtKeepLock, keys, nil)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
@@ -177,7 +178,7 @@ func (r *round) sendClaims(p *pipeline) {
 		h.token = row.int64()
 		a.heads = append(a.heads, h)
 	})
-	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted), heads)
+	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, suspect), heads)
 	if r.batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {
@@ -205,7 +206,7 @@ func (r *round) held(list []wanted, f func(row *rowReader, a *ask, h Held)) func
 }
 
 func (r *round) makeHold(a *ask) {
-	if slices.ContainsFunc(a.heads, Held.unclaimed) {
+	if slices.ContainsFunc(a.heads, func(h Held) bool { return h.unclaimed(a.claim) }) {
 		r.refuseClaim(a)
 		return
 	}

@@ -50,14 +50,14 @@ func (t *Turns) Offer(cs []Candidate) int {
 				reranked[turn.row] = true
 			}
 			continue
-		case turn.leftAlone(), c.DueIn > 0 && turn.parked(c.ID, c.DueIn):
+		case turn.leftAlone(), (c.DueIn > 0 || turn.suspect) && turn.parked(c.ID, c.DueIn):
 			continue
 		case turn.state == heldElsewhere && c.Holder == 0 && turn.misses.leftAlone(c.ID):
 			continue
 		default:
 			t.unlink(turn)
 		}
-		turn.head, turn.spent, turn.priority = c.ID, 0, c.Priority
+		turn.head, turn.spent, turn.priority, turn.suspect = c.ID, 0, c.Priority, false
 		switch {
 		case c.Holder != 0:
 			turn.misses = misses{}

@@ -28,7 +28,7 @@ func (t *Turns) park(turn *Turn, at time.Time) {
 	}
 }
 
-// Run puts groups in line when they are due, and has queues probed, until ctx ends.
+// Run puts groups in line when they are due, and has queues probed and suspects tried, until ctx ends.
 func (t *Turns) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -49,6 +49,7 @@ func (t *Turns) Run(ctx context.Context) {
 func (t *Turns) Due() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.trySuspects()
 	next := t.nextProbe()
 	for t.due.Len() > 0 {
 		turn := t.due[0]
@@ -58,7 +59,7 @@ func (t *Turns) Due() time.Duration {
 			}
 			break
 		}
-		heap.Remove(&t.due, turn.index)
+		t.unlink(turn)
 		t.put(turn)
 	}
 	return next

@@ -30,9 +30,15 @@ func (m *team) wants() bool {
 	return true
 }
 
-// Started says that a lane is about to run a job of its turn's group, after everybody can see that, and whether there
-// are jobs behind it.
-func (t *Turns) Started(turn *Turn, id int64, more bool) {
+// Started says that a lane is about to run a job of its turn's group, after everybody can see that, whether there are
+// jobs behind it, and whether it may be what has killed its workers.
+func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
+	if suspect {
+		t.suspects.begin(turn)
+	} else if turn.suspect {
+		t.suspects.leave(turn)
+	}
+	turn.suspect = false
 	if !turn.shared {
 		return
 	}

@@ -43,7 +43,7 @@ func TestTeam(t *testing.T) {
 		require.NotNil(t, turn)
 		require.True(t, turn.Request().Shared)
 		require.Nil(t, turns.TryNext(), "the job has not started")
-		turns.Started(turn, id, true)
+		turns.Started(turn, id, true, false)
 		team = append(team, turn)
 	}
 	require.Nil(t, turns.TryNext(), "the group is full")
@@ -54,7 +54,7 @@ func TestTeam(t *testing.T) {
 
 	// A lane that has ended its job goes on with the group, if there was more, or something was announced since.
 	require.True(t, turns.Again(team[0], Outcome{Finished: 1}))
-	turns.Started(team[0], 3, false)
+	turns.Started(team[0], 3, false, false)
 	require.False(t, turns.Again(team[0], Outcome{Finished: 3}))
 	leave(turns, team[0], Outcome{Finished: 3})
 	require.Nil(t, turns.TryNext())
@@ -76,7 +76,7 @@ func TestTeamThatIsFull(t *testing.T) {
 	turns.poll = time.Hour
 	turns.Offer(together(3, "a"))
 	first := turns.TryNext()
-	turns.Started(first, 1, true)
+	turns.Started(first, 1, true, false)
 	miss := func() {
 		t.Helper()
 		turn := turns.TryNext()
@@ -93,7 +93,7 @@ func TestTeamThatIsFull(t *testing.T) {
 	turns.Announce(group("a"), 9)
 	miss()
 	require.True(t, turns.Again(first, Outcome{Finished: 1}), "there was one that found no room")
-	turns.Started(first, 2, false)
+	turns.Started(first, 2, false, false)
 	turns.mu.Lock()
 	turns.known[group("a")].tried = time.Now().Add(-2 * time.Hour)
 	turns.mu.Unlock()
@@ -115,12 +115,12 @@ func TestTeamThatIsFull(t *testing.T) {
 func TestTeamBehindAStart(t *testing.T) {
 	turns := newTurns(t, together(3, "a")...)
 	first := turns.TryNext()
-	turns.Started(first, 1, true)
+	turns.Started(first, 1, true, false)
 	second := turns.TryNext()
 	require.True(t, turns.Again(first, Outcome{Finished: 1, More: true}))
 	leave(turns, second, Outcome{Missed: true, NextLocked: true})
 	require.Nil(t, turns.TryNext())
-	turns.Started(first, 2, true)
+	turns.Started(first, 2, true, false)
 	for range tuning.Many - 1 {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
@@ -140,9 +140,9 @@ func TestTeamBehindAStart(t *testing.T) {
 func TestTeamWhoseHeadWaits(t *testing.T) {
 	turns := newTurns(t, together(2, "a")...)
 	first := turns.TryNext()
-	turns.Started(first, 1, true)
+	turns.Started(first, 1, true, false)
 	second := turns.TryNext()
-	turns.Started(second, 2, true)
+	turns.Started(second, 2, true, false)
 	leave(turns, first, Outcome{DueIn: time.Hour, More: true})
 	leave(turns, second, Outcome{Finished: 2, More: true})
 	require.Nil(t, turns.TryNext())

@@ -20,29 +20,31 @@ import (
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
-	mu       sync.Mutex
-	line     line                 // ready, in order
-	known    map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
-	due      dueHeap              // groups whose head is not due yet
-	most     int                  // groups that are parked at most
-	soon     time.Duration        // half of the room for parked groups is for those that are due within this time
-	earlier  bell                 // rings when another group is due first, or when a queue is to be probed
-	watched  map[*Turn]bool       // groups that another process holds, or that were missed
-	hinted   bool                 // one that was announced was added to them since the last call of Watched
-	waiting  []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
-	lanes    lanes
-	teams    map[groups.Key]*team // see shared.go
-	checking map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
-	poll     time.Duration
-	sick     atomic.Int64 // queues of which some group has said that it is unavailable
-	floors   floors
-	limit    int                                         // of each queue's row
-	refills  int                                         // refills that have been read so far
-	scouted  []*row                                      // rows of the scout's queues
-	batches  map[string]Batch                            // of queues that have any
-	shares   map[string]func(groupIDs []string) []string // of queues that have any
-	worked   bool                                        // a job was worked since the last View
-	wake     bell                                        // rings when the scout is to look at the Turns
+	mu        sync.Mutex
+	line      line                 // ready, in order
+	known     map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
+	due       dueHeap              // groups whose head is not due yet
+	most      int                  // groups that are parked at most
+	soon      time.Duration        // half of the room for parked groups is for those that are due within this time
+	earlier   bell                 // rings when another group is due first, or when a queue is to be probed
+	watched   map[*Turn]bool       // groups that another process holds, or that were missed
+	hinted    bool                 // one that was announced was added to them since the last call of Watched
+	waiting   []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
+	lanes     lanes
+	teams     map[groups.Key]*team // see shared.go
+	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
+	poll      time.Duration
+	suspects  *Suspects
+	suspected map[*Turn]bool // those of due that wait for another one of suspects
+	sick      atomic.Int64   // queues of which some group has said that it is unavailable
+	floors    floors
+	limit     int                                         // of each queue's row
+	refills   int                                         // refills that have been read so far
+	scouted   []*row                                      // rows of the scout's queues
+	batches   map[string]Batch                            // of queues that have any
+	shares    map[string]func(groupIDs []string) []string // of queues that have any
+	worked    bool                                        // a job was worked since the last View
+	wake      bell                                        // rings when the scout is to look at the Turns
 }
 
 type turnState int
@@ -64,6 +66,7 @@ func NewTurns(limit int) *Turns {
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
+		suspected: make(map[*Turn]bool),
 	}
 	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
 	return t
@@ -95,6 +98,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 		return nil
 	}
 	turn := <-ch // handed over just now, with its company
+	t.suspects.leave(turn)
 	t.lanes.end(turn.Queue)
 	t.landed(turn)
 	for _, back := range append([]*Turn{turn}, turn.with...) {
@@ -114,6 +118,9 @@ func (t *Turns) TryNext() *Turn {
 
 func (t *Turns) take() *Turn {
 	turn := t.line.pop(t.lanes.may)
+	for turn != nil && !t.allow(turn) {
+		turn = t.line.pop(t.lanes.may)
+	}
 	if turn == nil {
 		return nil
 	}
@@ -134,6 +141,7 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
+	turn.suspect = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {
@@ -165,7 +173,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.noCompany, turn.ahead = o.NoCompany, o.Seen.Ahead
+	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Suspect, o.Seen.Ahead
 	if !o.Missed {
 		turn.priority, turn.misses = o.Priority, misses{}
 	}
@@ -196,6 +204,9 @@ func (t *Turns) put(turn *Turn) {
 	}
 	t.known[turn.Key] = turn
 	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
+		if !t.allow(turn) {
+			return
+		}
 		t.begin(turn)
 		t.pay(turn)
 		t.hand(turn)
@@ -220,6 +231,7 @@ type Outcome struct {
 	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
 	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
 	NoCompany  bool          // the next claim is to be of this group only
+	Suspect    bool          // the head may be what has killed its workers, and was not tried for that: see Suspects
 	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
 	Seen       lease.Seen    // what the claim has learned
 	Priority   int           // the head's, if that is the same as before
@@ -233,6 +245,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 		defer t.dispatch()
 	}
 	defer turn.paid()()
+	if turn.suspect || !o.Missed { // else its job is lost again
+		t.suspects.leave(turn)
+	}
 	r := t.part(turn.Queue, turn.share)
 	again := turn.again
 	hinted := turn.hinted
@@ -296,7 +311,13 @@ func (t *Turns) watch(turn *Turn, holder int64) {
 func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.suspects.has(turn) { // until its end is recorded no other one begins
+		return false
+	}
 	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again && !turn.team.wants() {
+		return false
+	}
+	if o.Suspect && t.suspects.enter(turn) > 0 {
 		return false
 	}
 	t.learn(turn, o)
@@ -353,6 +374,7 @@ func (t *Turns) announce(key groups.Key, share string, id int64) {
 	case turn.leftAlone():
 		t.disturb(turn)
 	case turn.state == dueLater && id < turn.head:
+		turn.suspect = false
 		t.unlink(turn)
 		t.put(turn)
 	}
@@ -363,6 +385,7 @@ func (t *Turns) unlink(turn *Turn) {
 	switch turn.state {
 	case dueLater:
 		heap.Remove(&t.due, turn.index)
+		delete(t.suspected, turn)
 	case heldElsewhere:
 		t.unwatch(turn)
 	}

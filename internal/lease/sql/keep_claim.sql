@@ -7,6 +7,7 @@
 --   $5 the session's number
 --   $6 whether the claim has a slot, pairwise. If not, the mark of a queue that has a limit stops it: its worker has
 --      not heard of the limit
+--   $7 whether a suspect is claimed, pairwise
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
 -- That we have the lock does not say that the group was free: keep_lock.sql also locks a row that has got a session
@@ -21,14 +22,15 @@
 -- suspect says that the job may be what has killed its workers: the last two attempts died with them. One is enough for
 -- claim.sql. Here it would suspect all: with one session thousands of jobs are lost, and nearly all have killed nobody.
 --
--- A head that is not to run now is told of, and nobody has its group then, unless an attempt of it is to be counted.
+-- A head that is not to run now, or a suspect that is not to be claimed, is told of, and nobody has its group then,
+-- unless an attempt of it is to be counted.
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
 -- sequence it is.
 WITH head AS MATERIALIZED (
-    SELECT k.n, k.queue, k.group_id, claim.*,
+    SELECT k.n, k.queue, k.group_id, k.suspected, claim.*,
            sum(claim.size) OVER upto <= $4::bigint OR count(*) OVER upto = 1 AS sent
-    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::boolean[])
-         WITH ORDINALITY AS k (queue, group_id, floor, slotted, n)
+    FROM unnest($1::text[], $2::text[], $3::bigint[], $6::boolean[], $7::boolean[])
+         WITH ORDINALITY AS k (queue, group_id, floor, slotted, suspected, n)
     CROSS JOIN LATERAL (
         SELECT pg_catalog.array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
@@ -65,7 +67,8 @@ WITH head AS MATERIALIZED (
         since = statement_timestamp()
     FROM head h
     WHERE g.queue = h.queue AND g.group_id = h.group_id AND h.sent
-      AND (h.marked OR NOT h.paused AND coalesce(h.run_at, '-infinity') <= statement_timestamp())
+      AND (h.marked OR NOT h.paused AND coalesce(h.run_at, '-infinity') <= statement_timestamp()
+                       AND (h.suspected OR NOT h.suspect))
     RETURNING h.n, g.token
 )
 SELECT h.n::integer, h.id,

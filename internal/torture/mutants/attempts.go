@@ -18,6 +18,8 @@ const vacuumed = "-jobs 1500 -groups 40 -processes 3 -lanes 3 -batch 1 -vacuums 
 const (
 	attemptFile = "fifo/attempt.go"
 	markFile    = "internal/lease/mark.go"
+
+	suspectsFile = "internal/schedule/suspects.go"
 )
 
 // looksAtClaim is the last statement of a mark.
@@ -86,8 +88,8 @@ var attempts = []Mutant{
 	plant("lost-retried-at-once", "a job that kills its worker does not wait before it kills the next one",
 		run(killing, "I6"), in(attemptFile, "s.delay(t.place, t.job, diedError{})", "0")),
 	plant("suspect-leaves-unheard", "jobs that were lost wait for half a second each although the one before has ended",
-		test("fifo", "TestSuspectEnters"),
-		in("fifo/suspects.go", "		few = append(few, again)\n", "		_ = again\n")),
+		test("internal/schedule", "TestSuspectsHearOfTheEnd"),
+		in(suspectsFile, "		b.ring()\n", "		_ = b\n")),
 	plant("told-taken-for-unknown", "a lane in a hook that does not return has jobs of unknown outcome",
 		test("fifo", "TestHookOfALostAttemptOutlivesDrain"),
 		in("fifo/crew.go", "		case a != nil:\n", "		case a != nil && job == nil:\n")),
@@ -96,11 +98,22 @@ var attempts = []Mutant{
 		in(turnsFile, "turn.troubles > 0 && !troubled:", "turn.troubles > 0 && (!troubled || o.Missed):")),
 	plant("run-one-waits", "RunOne says that nothing is due, because a job that was lost has just run",
 		test("fifo", "TestRunOneOfALostJob"),
-		in("fifo/crew.go", "	if set.once {\n", "	if set.once && log == nil {\n")),
+		in("fifo/worker.go", "func (w *Worker) RunOne(", "var planted schedule.Suspects\n\nfunc (w *Worker) RunOne("),
+		in("fifo/worker.go", "	c := newCrew(w, set)\n",
+			"	c := newCrew(w, set)\n	c.turns.SetSuspects(&planted)\n")),
 	plant("suspects-together",
 		"jobs whose last attempt died begin beside each other, and one that kills takes the others with it again",
 		test("fifo", "TestSuspectsBeginOneByOne"),
-		in(attemptFile, "	if hold.Suspect {\n", "	if hold.Suspect && hold == nil {\n")),
+		in(attemptFile, "	case hold.Suspect && ", "	case hold.Suspect && hold == nil && ")),
+	plant("suspects-claimed-together",
+		"a session claims jobs that wait for another one which may kill it: they are charged, and have not begun",
+		test("internal/lease", "TestSessionClaimsSuspectsWhenAsked"),
+		in("internal/lease/sql/keep_claim.sql", "AND (h.suspected OR NOT h.suspect)", "AND $7::boolean[] IS NOT NULL"),
+		in("internal/lease/hold.go", " && (r.Suspect || !h.Suspect))", ")")),
+	plant("suspect-beside-an-end-that-is-not-recorded",
+		"a job that was lost before has ended, and is charged because the next such job kills before that is recorded",
+		test("internal/schedule", "TestSuspectsWaitForEachOther"),
+		in(turnsFile, "	if t.suspects.has(turn) {", "	if t.suspects.has(turn) && turn == nil {")),
 	plant("whole-batch-charged", "when a batch dies in its COMMIT, all of its jobs are charged",
 		test("fifo", "TestBatchThatDiesInItsCommit"),
 		in("internal/lease/claim.go", "	if hold.runsAlone() || hold.lastXID != 0 || hold.marked {\n",

@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
+)
+
+// suspectFor is how long a suspect runs until another one is tried beside it.
+const suspectFor = tuning.Wait / 2
+
+// Suspects has the groups tried one after the other whose heads may be what has killed their workers, in all Turns of a
+// process. Most that kill do it at once. So one takes no other along that was lost before: a lane may not even claim
+// that meanwhile, because a claim is all that is left of a process that died, also of a job that had not begun.
+//
+// The zero value is ready. Nil has no group wait for another.
+type Suspects struct {
+	bells []bell // of the Turns
+
+	mu    sync.Mutex
+	turn  *Turn     // the last one that a lane got
+	until time.Time // when another one may be tried
+}
+
+// SetSuspects has groups wait for each other, and for those of other Turns. Not after the first turn was taken.
+func (t *Turns) SetSuspects(s *Suspects) {
+	t.suspects = s
+	s.bells = append(s.bells, t.earlier)
+}
+
+// enter gives the turn to a lane, or returns how long it has to wait. No other one is tried until it begins or leaves.
+func (s *Suspects) enter(turn *Turn) (wait time.Duration) {
+	if s == nil {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wait := time.Until(s.until); wait > 0 {
+		return min(wait, suspectFor)
+	}
+	s.turn, s.until = turn, time.Now().Add(tuning.Long) // it is to be claimed and marked: that waits for the server
+	return 0
+}
+
+// begin says that the handler begins of the job that the turn was for.
+func (s *Suspects) begin(turn *Turn) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == turn {
+		s.until = time.Now().Add(suspectFor)
+	}
+}
+
+// leave says that the turn has killed nobody. If it was the last one, another one is tried at once.
+func (s *Suspects) leave(turn *Turn) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn != turn {
+		return
+	}
+	s.turn, s.until = nil, time.Time{}
+	for _, b := range s.bells {
+		b.ring()
+	}
+}
+
+// has reports whether the turn was the last one.
+func (s *Suspects) has(turn *Turn) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn == turn
+}
+
+// free reports whether another one may be tried.
+func (s *Suspects) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !time.Now().Before(s.until)
+}
+
+// allow reports whether a lane may have the turn. Else it waits.
+func (t *Turns) allow(turn *Turn) bool {
+	if !turn.suspect {
+		return true
+	}
+	wait := t.suspects.enter(turn)
+	if wait <= 0 {
+		return true
+	}
+	t.park(turn, time.Now().Add(wait))
+	if t.known[turn.Key] == turn {
+		t.suspected[turn] = true
+	}
+	return false
+}
+
+// trySuspects puts a few of those in line that wait, if one may be tried.
+func (t *Turns) trySuspects() {
+	few := 0
+	for turn := range t.suspected {
+		if few == tuning.Few || !t.suspects.free() {
+			return
+		}
+		few++
+		t.unlink(turn)
+		t.put(turn)
+	}
+}
