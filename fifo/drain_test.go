@@ -212,38 +212,32 @@ func testStatementOutlivesDrain(t *testing.T, by lease) {
 	})
 }
 
-// Nor does a hook that does not return. Of its job it is known what became of it.
+// Nor does a hook that does not return. Of its job it is known what became of it, also if that was an attempt that was
+// lost, and no handler has run.
 func TestHookOutlivesDrain(t *testing.T) {
-	started, release := make(chan struct{}), make(chan struct{})
-	b := newBed(t, hooked(fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
-		close(started)
-		<-release
-	}}))
-	defer close(release)
-	id := b.send("g", nil)[0]
-	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
-	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks or Logger not returned: q/g job %d", id))
-	require.Zero(t, b.count("jobs"))
-}
-
-// Nor one that is told of an attempt that was lost: no handler has run.
-func TestHookOfALostAttemptOutlivesDrain(t *testing.T) {
-	started, release := make(chan struct{}), make(chan struct{})
-	b := newBed(t, func(c *fifo.Config) {
-		c.Hooks = []fifo.Hooks{{Settled: func(_ context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
-			if outcome == fifo.Retried {
+	pgtest.OverAll(t, map[string]fifo.Outcome{
+		"done": fifo.Succeeded, "lost": fifo.Retried,
+	}, func(t *testing.T, becomes fifo.Outcome) {
+		started, release := make(chan struct{}), make(chan struct{})
+		b := newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, _ *fifo.Job, outcome fifo.Outcome, _ error) {
+			if outcome == becomes {
 				close(started)
 				<-release
 			}
-		}}}
+		}}))
+		defer close(release)
+		id := b.send("g", nil)[0]
+		if becomes == fifo.Retried {
+			b.exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) VALUES ('q', 'g', $1, 1)", id)
+		}
+		r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
+		receive(t, started, "the hook")
+		want := fmt.Sprintf("fifo: drain timeout: hooks or Logger not returned: q/g job %d", id)
+		require.EqualError(t, r.stop(), want)
+		if becomes == fifo.Succeeded {
+			require.Zero(t, b.count("jobs"))
+		}
 	})
-	defer close(release)
-	id := b.send("g", nil)[0]
-	b.exec("INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt) VALUES ('q', 'g', $1, 1)", id)
-	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
-	receive(t, started, "the hook")
-	require.EqualError(t, r.stop(), fmt.Sprintf("fifo: drain timeout: hooks or Logger not returned: q/g job %d", id))
 }
 
 // A stuckLog blocks at one message until it is released.

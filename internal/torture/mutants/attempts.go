@@ -91,7 +91,7 @@ var attempts = []Mutant{
 		test("internal/schedule", "TestSuspectsHearOfTheEnd"),
 		in(suspectsFile, "		b.ring()\n", "		_ = b\n")),
 	plant("told-taken-for-unknown", "a lane in a hook that does not return has jobs of unknown outcome",
-		test("fifo", "TestHookOfALostAttemptOutlivesDrain"),
+		test("fifo", "TestHookOutlivesDrain"),
 		in("fifo/crew.go", "		case a != nil:\n", "		case a != nil && job == nil:\n")),
 	plant("miss-ends-its-own-trouble", "a group of a session that the server refuses is tried all the time",
 		test("internal/schedule", "TestTroubleWithMissesBetween"),
