@@ -219,13 +219,11 @@ func init() { jumpWall = time.JumpWall }
 // readings are how Now reads the clock, in one release of Go or another.
 var readings = []string{"\tsec, nsec, mono := runtimeNow()\n", "\tsec, nsec, mono := now()\n"}
 
-// jumping returns the files of a test binary with such a clock, or skips the test.
+// jumping returns the files of a test binary with such a clock.
 func jumping(t *testing.T) map[string]string {
 	t.Helper()
 	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Skip("no go command to build a process with another clock: ", err)
-	}
+	require.NoError(t, err, "the go command builds a process with another clock")
 	std := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
 	source, err := os.ReadFile(filepath.Join(std, "time.go"))
 	require.NoError(t, err)
@@ -234,9 +232,7 @@ func jumping(t *testing.T) map[string]string {
 		count += strings.Count(patched, reading)
 		patched = strings.Replace(patched, reading, reading+"\tsec += wallJump.Load()\n", 1)
 	}
-	if count != 1 {
-		t.Skip("this release of Go reads its clock in another way than the test knows")
-	}
+	require.Equal(t, 1, count, "this release of Go reads its clock in a way that the test knows")
 	return map[string]string{
 		filepath.Join(std, "time.go"): patched,
 		filepath.Join(std, "jump.go"): jumpInTime,
