@@ -20,6 +20,18 @@ func suspected(t *testing.T, turns *Turns) {
 	}
 }
 
+// twoOfSuspects returns two Turns that know suspects: a and b, and c.
+func twoOfSuspects(t *testing.T) (s *Suspects, one, two *Turns) {
+	s, one, two = new(Suspects), roomyTurns(), roomyTurns()
+	one.SetSuspects(s)
+	two.SetSuspects(s)
+	one.Offer(ready("a", "b"))
+	two.Offer(ready("c"))
+	suspected(t, one)
+	suspected(t, two)
+	return s, one, two
+}
+
 // next returns what a lane gets that is free, or nil.
 func next(turns *Turns) *Turn {
 	turns.Due()
@@ -30,14 +42,7 @@ func next(turns *Turns) *Turn {
 // claimed and marked before.
 func TestSuspectsWaitForEachOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var s Suspects
-		one, two := roomyTurns(), roomyTurns()
-		one.SetSuspects(&s)
-		two.SetSuspects(&s)
-		one.Offer(ready("a", "b"))
-		two.Offer(ready("c"))
-		suspected(t, one)
-		suspected(t, two)
+		s, one, two := twoOfSuspects(t)
 
 		first := next(one)
 		require.True(t, first.Request().Suspect)
@@ -71,14 +76,7 @@ func TestSuspectsWaitForEachOther(t *testing.T) {
 // Lanes of all Turns that wait for work are told when a suspect has ended. One that was lost has its time.
 func TestSuspectsHearOfTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var s Suspects
-		one, two := roomyTurns(), roomyTurns()
-		one.SetSuspects(&s)
-		two.SetSuspects(&s)
-		one.Offer(ready("a", "b"))
-		two.Offer(ready("c"))
-		suspected(t, one)
-		suspected(t, two)
+		_, one, two := twoOfSuspects(t)
 		first := next(one)
 		one.Started(first, 1, false, true)
 		require.Nil(t, next(two))
