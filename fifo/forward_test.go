@@ -89,9 +89,11 @@ func testDeadLetterQueue(t *testing.T, by lease) {
 	}
 	require.Empty(t, b.deadLetters())
 	require.EqualValues(t, 4, w.Stats().Buried)
-	b.ledger.mu.Lock()
-	defer b.ledger.mu.Unlock()
-	require.Equal(t, 4, b.ledger.count(fifo.Buried))
+	await(t, "what the hooks hear of them", func() bool {
+		b.ledger.mu.Lock()
+		defer b.ledger.mu.Unlock()
+		return b.ledger.count(fifo.Buried) == 4
+	})
 }
 
 // lastAttempts are queues in which a job is given up.
