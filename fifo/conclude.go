@@ -16,7 +16,7 @@ import (
 // commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and conclude
 // reports recorded. late says that hooks or loggers have taken long, and what was claimed beside them is given back.
 func (s *seat) conclude(
-	ctx context.Context, a *attempt, claim []place, settled bool, err error,
+	ctx context.Context, a *attempt, claim []place, hold *lease.Hold, settled bool, err error,
 ) (recorded, late bool) {
 	if len(a.results) == 0 {
 		return false, false
@@ -38,7 +38,7 @@ func (s *seat) conclude(
 		a.revoke(Unknown, KindLost, err)
 	}
 	told, called := false, 0
-	return recorded, s.aside(ctx, a, func() {
+	return recorded, s.aside(ctx, a, hold, func() {
 		if !told {
 			told = true
 			for i := range a.results {
@@ -53,7 +53,7 @@ func (s *seat) conclude(
 // aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: a
 // pause may have come since it looked, and if its session ended now, an attempt would be counted of a job that has not
 // begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
-func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
+func (s *seat) aside(ctx context.Context, a *attempt, hold *lease.Hold, tell func()) (late bool) {
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
 	if !slow {
@@ -70,7 +70,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 	}
 	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
-		late = s.letGo(ctx)
+		late = s.letGo(ctx, hold)
 		s.holder.Lane().Aside(func() { <-done })
 	}
 	return late
@@ -78,7 +78,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func()) (late bool) {
 
 // letGo gives back what is claimed and has not begun, unless that is to be dealt with as it is: its last worker has
 // died with it, or the session is gone.
-func (s *seat) letGo(ctx context.Context) bool {
+func (s *seat) letGo(ctx context.Context, hold *lease.Hold) bool {
 	if lost, err := s.holder.Lost(ctx); err != nil || len(lost) > 0 {
 		return false
 	}
@@ -87,6 +87,9 @@ func (s *seat) letGo(ctx context.Context) bool {
 		return false
 	}
 	s.have(nil)
+	if len(hold.Rest) > 0 { // else the head of a batch would come alone, as one does that may have lost its worker
+		_ = s.holder.Record(ctx, &hold.Held)
+	}
 	return true
 }
 

@@ -252,6 +252,40 @@ func TestRedriveBehindAHook(t *testing.T) {
 	require.Equal(t, slices.Concat(ids[:n], ids[:1], ids[n:]), b.ledger.order())
 }
 
+// A batch that was given back for a slow hook comes again as a whole, also if another worker has it then.
+func TestBatchBehindAHook(t *testing.T) { overLeases(t, testBatchBehindAHook) }
+
+func testBatchBehindAHook(t *testing.T, by lease) {
+	pgtest.OverAll(t, map[string]bool{"the same worker": false, "another": true}, func(t *testing.T, other bool) {
+		reached, free := make(chan struct{}), make(chan struct{})
+		var first atomic.Bool
+		b := by.on(newList(t, hooked(fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+			if first.CompareAndSwap(false, true) {
+				close(reached)
+				<-free
+			}
+		}})))
+		release := sync.OnceFunc(func() { close(free) })
+		defer release()
+		ids := b.send("g", make([]any, 8)...)
+		batch := func() *fifo.Worker { return b.slice(fifo.Queue{BatchJobs: 4}, noteAll, oneLane) }
+		b.run(batch())
+		receive(t, reached, "the hook")
+		await(t, "the claim to be given back, and no evidence of it", func() bool {
+			return len(b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)) == 0 &&
+				query[bool](b, `SELECT NOT EXISTS (SELECT FROM pgfifo.jobs j JOIN pgfifo.queue_groups g
+					USING (queue, group_id) WHERE j.xmax = g.xmax AND j.xmax <> '0')`)
+		})
+		if other {
+			b.run(batch())
+		} else {
+			release()
+		}
+		b.drained()
+		require.Equal(t, [][]int64{ids[:4], ids[4:]}, b.batches())
+	})
+}
+
 // Attempts that were found lost are counted, each by itself, also if the server refuses that of one of them; that one
 // is counted when the server lets it.
 func TestLostBesideARefusal(t *testing.T) { overLeases(t, testLostBesideARefusal) }

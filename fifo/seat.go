@@ -144,7 +144,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		}
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, request)
-		recorded, late := s.conclude(bg, a, claim, settled, err)
+		recorded, late := s.conclude(bg, a, claim, hold, settled, err)
 		s.doing.Store(nil)
 		if err != nil || next == nil {
 			s.holder.Forfeit(bg)
