@@ -11,15 +11,15 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// conclude tells hooks, counters and the log what became of an attempt whose step is done. If the step failed but the
-// server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped the
-// commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and conclude
-// reports recorded. late says that hooks or loggers have taken long, and what was claimed beside them is given back.
+// conclude says what became of an attempt whose step is done; tell has hooks, counters and the log told, unless it is
+// nil. If the step failed but the server is there, what failed is the handler's doing (it ended the transaction, or a
+// deferred constraint stopped the commit) or that of the group's rows (a trigger of the user's): that is recorded as a
+// failed attempt, and conclude reports recorded.
 func (s *seat) conclude(
-	ctx context.Context, a *attempt, claim []place, hold *lease.Hold, settled bool, err error,
-) (recorded, late bool) {
+	ctx context.Context, a *attempt, claim []place, settled bool, err error,
+) (recorded bool, tell func()) {
 	if len(a.results) == 0 {
-		return false, false
+		return false, nil
 	}
 	switch {
 	case a.broken:
@@ -38,7 +38,7 @@ func (s *seat) conclude(
 		a.revoke(Unknown, KindLost, err)
 	}
 	told, called := false, 0
-	return recorded, s.aside(ctx, a, hold, func() {
+	return recorded, func() {
 		if !told {
 			told = true
 			for i := range a.results {
@@ -47,13 +47,16 @@ func (s *seat) conclude(
 			s.forwarded(a)
 		}
 		s.crew.worker.Client.hookSettled(ctx, a.results, &called)
-	})
+	}
 }
 
-// aside runs what tells of an attempt, while the next group is claimed. If that takes long, the claim is given back: a
+// aside runs what tells of an attempt, while the next claim is held. If that takes long, the claim is given back: a
 // pause may have come since it looked, and if its session ended now, an attempt would be counted of a job that has not
 // begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
-func (s *seat) aside(ctx context.Context, a *attempt, hold *lease.Hold, tell func()) (late bool) {
+func (s *seat) aside(ctx context.Context, a *attempt, tell func(), next []place, hold *lease.Hold) (late bool) {
+	if tell == nil {
+		return false
+	}
 	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
 	if !slow {
@@ -70,15 +73,15 @@ func (s *seat) aside(ctx context.Context, a *attempt, hold *lease.Hold, tell fun
 	}
 	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
-		late = s.letGo(ctx, hold)
+		late = s.letGo(ctx, next, hold)
 		s.holder.Lane().Aside(func() { <-done })
 	}
 	return late
 }
 
-// letGo gives back what is claimed and has not begun, unless that is to be dealt with as it is: its last worker has
-// died with it, or the session is gone.
-func (s *seat) letGo(ctx context.Context, hold *lease.Hold) bool {
+// letGo gives back what is claimed and has not begun, for other workers and this one's other seats, unless it is to be
+// dealt with as it is: its last worker has died with it, or the session is gone.
+func (s *seat) letGo(ctx context.Context, claim []place, hold *lease.Hold) bool {
 	if lost, err := s.holder.Lost(ctx); err != nil || len(lost) > 0 {
 		return false
 	}
@@ -89,6 +92,13 @@ func (s *seat) letGo(ctx context.Context, hold *lease.Hold) bool {
 	s.have(nil)
 	if len(hold.Rest) > 0 { // else the head of a batch would come alone, as one does that may have lost its worker
 		_ = s.holder.Record(ctx, &hold.Held)
+	}
+	deal(claim, hold)
+	goOn(claim)
+	for i := range claim {
+		p := &claim[i]
+		p.outcome.Suspect = p.turn.Suspect()
+		s.crew.turns.Done(p.turn, p.learned())
 	}
 	return true
 }

@@ -144,14 +144,13 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		}
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, request)
-		recorded, late := s.conclude(bg, a, claim, hold, settled, err)
+		recorded, tell := s.conclude(bg, a, claim, settled, err)
+		if s.aside(bg, a, tell, nextClaim, hold) { // nobody waits for hooks
+			next = nil
+		}
 		s.doing.Store(nil)
 		if err != nil || next == nil {
 			s.holder.Forfeit(bg)
-		}
-		if late { // what was claimed was given back, so that nobody waits for hooks; the seat still has its turn
-			hold, settled, err = s.step(bg, nil, request.WithoutFloors())
-			recorded = false
 		}
 		for i := range claim {
 			if p := &claim[i]; !p.kept || err != nil {

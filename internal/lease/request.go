@@ -52,15 +52,6 @@ const (
 // all returns the request for each of the groups.
 func (r *Request) all() []Request { return append([]Request{*r}, r.With...) }
 
-// WithoutFloors has the claim look at all jobs of the groups: the floors may be old by now.
-func (r *Request) WithoutFloors() *Request {
-	r.Floor = 0
-	for i := range r.With {
-		r.With[i].Floor = 0
-	}
-	return r
-}
-
 // counts reports whether the claim counts the jobs behind the head, too.
 func (r *Request) counts() bool { return r.Jobs <= 1 && len(r.With) == 0 && r.Ahead <= 1 }
 
