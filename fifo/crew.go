@@ -175,7 +175,7 @@ func dialed(err error, n, of int) error {
 			"client's pool; lower Concurrency or the pool's MaxConns, or raise max_connections or the role's "+
 			"CONNECTION LIMIT: %w", ErrConnections, n, of, err)
 	}
-	return fmt.Errorf("fifo: connect: %w", err)
+	return denied(fmt.Errorf("fifo: connect: %w", err))
 }
 
 // run works until ctx is done, and then drains.

@@ -2,8 +2,11 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // checkRights returns ErrRights if the role of the worker's connections cannot run what every worker runs. It asks at
@@ -19,10 +22,18 @@ func (w *Worker) checkRights(ctx context.Context, on pgxQuerier) error {
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("fifo: look what the worker's role may do: %w", err)
+		return denied(fmt.Errorf("fifo: look what the worker's role may do: %w", err))
 	case len(lacks) > 0:
 		return fmt.Errorf("%w: role %q has no %s; migrations.Grant gives them to the members of a worker's role",
 			ErrRights, role, strings.Join(lacks, ", no "))
 	}
 	return nil
+}
+
+// denied makes ErrRights of a refusal to who may not even use the schema, and so cannot be told what else he lacks.
+func denied(err error) error {
+	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "42501" {
+		return fmt.Errorf("%w: %w; migrations.Grant gives them to the members of a worker's role", ErrRights, err)
+	}
+	return err
 }

@@ -181,7 +181,7 @@ type settings struct {
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
 // of those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If
 // not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a
-// standby, say. In any case it returns 7 seconds after DrainTimeout at the latest, or 10 if the Logger blocks. What is
+// standby, say. In any case it returns 7 seconds after DrainTimeout at the latest, or 11 if the Logger blocks. What is
 // left behind, such as an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
@@ -201,7 +201,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		if ctx.Err() != nil { // told to stop before it began
 			return nil
 		}
-		return err
+		return denied(err)
 	}
 	crews, err := w.crews(ctx, set)
 	var end func()
@@ -220,8 +220,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer end()
 	var running sync.WaitGroup
 	log, errs := w.Client.cfg.Logger, make([]error, len(crews))
+	briefly(func() {
+		for _, c := range crews {
+			log.Info("pgfifo: worker started", "queues", c.set.names, "lanes", c.set.lanes)
+		}
+	})
 	for i, c := range crews {
-		briefly(func() { log.Info("pgfifo: worker started", "queues", c.set.names, "lanes", c.set.lanes) })
 		running.Go(func() { errs[i] = c.run(ctx) })
 	}
 	running.Wait()
@@ -297,7 +301,7 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if err := w.Client.checkPool(ctx); err != nil {
-		return false, err
+		return false, denied(err)
 	}
 	set.lanes, set.once = 1, true
 	c := newCrew(w, set)
