@@ -41,6 +41,10 @@ func workerRole(t *testing.T, s *staff) {
 	_, err := producer.Enqueue(ctx, batch...)
 	require.NoError(t, err)
 
+	queues, err := client.Queues(ctx)
+	require.NoError(t, err)
+	require.Equal(t, []string{"each", "many", "slice"}, queues)
+
 	for _, q := range []string{"slice", "many"} {
 		require.NoError(t, client.Queue(q).Configure(ctx, fifo.Settings{Limit: 2}))
 	}

@@ -43,7 +43,7 @@ type crew struct {
 	seats  []*seat
 	left   *leftovers
 
-	teller *teller // all crews of a Run have one
+	teller *teller // shared by all crews of a Run
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]

@@ -18,11 +18,13 @@ const (
 	// what runs goes on. Client.Pauses lists the group, and so does Groups with Paused. Both name the job.
 	//
 	// Two calls let the group go on. Scope.Resume gives the job all its attempts again; mend it before (Scope.Edit), or
-	// what it depends on. Scope.Bury, with Pause.Job, moves it to the dead letters.
+	// what it depends on. Scope.Bury, with Pause.Job, moves it to the dead letters. Delete, Purge and Move, which take
+	// the job away, let the group go on as well.
 	//
 	// A job may use up its attempts while another one blocks the group, or while somebody pauses or resumes it in an
-	// open transaction. Then it blocks the group when its turn comes, and Blocked is told once more. If an operator has
-	// paused the group, the pause does not name the job: it blocks the group after Resume.
+	// open transaction. Then it is tried again, after a second and longer each time, until it blocks the group, and
+	// Blocked is told each time. If an operator has paused the group, the pause does not name the job: it blocks the
+	// group after Resume.
 	//
 	// A job whose payload JSON cannot decode blocks the group at its first attempt. One whose handler returns
 	// DeadLetter becomes a dead letter all the same, and stops nothing.

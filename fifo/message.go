@@ -60,8 +60,8 @@ type Message struct {
 	// may be a claim that gives the job back.
 	//
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
-	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ all do, but those of the
-	// same call. Then the message is dropped, as a duplicate, and Receipt.Replaced is false. The window may go on when
+	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,
+	// unless the same call has enqueued it. Then the message is dropped, as a duplicate, and Receipt.Replaced is false. The window may go on when
 	// the job is done. If the last message must not be lost: make DedupWindow shorter than Delay (Settings), and when
 	// Replaced is false, enqueue again without a DedupID.
 	//

@@ -300,6 +300,7 @@ func (s *seat) beat(ctx context.Context) {
 	if s.wake != nil && (*at).HungUp() {
 		s.wake()
 	}
+	hold := s.nth
 	s.mu.Unlock()
 	lane := (*at).Lane()
 	if lane == nil || lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
@@ -308,8 +309,10 @@ func (s *seat) beat(ctx context.Context) {
 	go func() {
 		defer s.beating.Store(false)
 		err := lane.Beat(ctx)
-		if err != nil && ctx.Err() == nil && (*at).Lane() == lane { // else it was given back, and may be another seat's
-			s.cancel(err)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err != nil && ctx.Err() == nil && s.nth == hold && s.stop != nil { // else that handler has ended
+			s.stop(err)
 		}
 	}()
 }

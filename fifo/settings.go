@@ -45,8 +45,7 @@ type Settings struct {
 	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on marking
-	// its attempts. An attempt that died
-	// just before it had its first such limit may not be counted.
+	// its attempts. An attempt that died just before the queue had its first such limit may not be counted.
 	GroupLimit int
 	// SessionLease gives the queue another lease, for long jobs. A job runs without an open transaction then, and any
 	// number of them share one connection of their worker. What is promised is the same; see the package's

@@ -17,7 +17,7 @@ type (
 	snooze      struct{}
 	unavailable struct{}
 	deadLetter  struct{}
-	undecodable struct{} // a DeadLetter, but that no handler has decided it
+	undecodable struct{} // treated as a DeadLetter, but no handler has said so
 )
 
 // newVerdict returns a verdict around an error, or around text if that is nil.

@@ -1,5 +1,5 @@
--- Records the last attempt of a job, leaves it at the head of its group, and blocks that group: a pause that names the
--- job. Run in the transaction that holds the job, after the handler's writes are undone: one row.
+-- Records the attempt with which a job is given up, leaves it at the head of its group, and blocks that group: a pause
+-- that names the job. Run in the transaction that holds the job, after the handler's writes are undone: one row.
 --
 -- $1 queue, $2 group id, $3 id, $4 attempts before this one, $5 kind of failure, $6 error, $7 stack ('': none), $8
 -- worker, $9 how many failures to keep, $10 reason. No row: somebody else has counted the attempt. A group that an

@@ -20,8 +20,8 @@ import (
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
 // Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
-// closes it. A nil Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower without a lane
-// has it.
+// closes it. A nil Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower that has
+// borrowed none returns nil.
 type Lane struct {
 	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	stmts statements

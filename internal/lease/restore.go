@@ -13,7 +13,7 @@ import (
 // they are put back: who the session is first, because others may need its rights. A handler may set each for its
 // transaction (SET LOCAL), and that outlives the savepoint; or, in a function that nobody looks into, for longer.
 //
-// The plannerSettings are put back as well: handlers have the defaults of these.
+// The plannerSettings are put back, too: while a handler runs they are the session's defaults.
 var restoredSettings = []string{
 	"session_authorization", "role", "client_encoding", "search_path", "statement_timeout", "lock_timeout",
 	"session_replication_role", "idle_in_transaction_session_timeout", "standard_conforming_strings",

@@ -35,8 +35,8 @@ type look struct {
 	pressed bool // something was enqueued somewhere since the last look began
 	known   progress
 	writers map[string]progress // those who wrote at the last look; what they insert lies above this
-	request int64               // the last request for a walk that was drawn,
-	open    []string            // and those who had requested one, and not ended
+	request int64               // the last request for a walk that was drawn
+	open    []string            // who has requested one, and not ended
 	pass    *pass               // what is left of the present look, or nil
 	owed    time.Time           // the earliest due time that a look skipped because memory was full; zero: none
 	took    time.Duration       // what the steps of the look took

@@ -112,18 +112,18 @@ CREATE TABLE pgfifo.pauses (
     queue     text COLLATE "C" NOT NULL CHECK (octet_length(queue) BETWEEN 1 AND 128),
     reason    text        NOT NULL DEFAULT '',
     paused_at timestamptz NOT NULL DEFAULT statement_timestamp(),
-    job       bigint,              -- that has used up its attempts and blocks the group
+    job       bigint,              -- that blocks the group: it has used up its attempts, or its payload does not decode
     by_hand   boolean NOT NULL DEFAULT true, -- an operator has paused it, a job perhaps as well
     limited   boolean NOT NULL DEFAULT false, -- no pause: the queue has a limit, and claims without a slot stop here
     PRIMARY KEY (group_id, queue, limited) -- in this order, so that one look-up finds all
 );
 
--- Whoever draws from this requests a walk over all groups of every worker that looks instead, when his transaction has
--- ended: he makes jobs ready, and leaves no trace where looks are made (internal/schedule/look.go). Until then he has
--- the sequence locked, as all have who draw.
+-- A draw from this requests a walk over all groups of every worker, when the transaction has ended. Draw when jobs become
+-- ready that no look finds (internal/schedule/look.go). Until the transaction ends the sequence is locked by it, in a
+-- way that keeps nobody from drawing.
 CREATE SEQUENCE pgfifo.walk_requests;
 
--- So does whoever undoes a pause. The condition does it, and is never true.
+-- Deleting a pause draws, too: the condition does it. It is never true, so the function is never called.
 CREATE TRIGGER request_walk AFTER DELETE ON pgfifo.pauses
     FOR EACH ROW WHEN (CASE WHEN NOT OLD.limited
                             THEN pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass) IS NULL
@@ -222,7 +222,7 @@ END
 $take$;
 REVOKE ALL ON FUNCTION pgfifo.take_from_session(text, text) FROM PUBLIC;
 
--- Pauses a group because a job of it has used up its attempts, and tells whether it could: somebody may be pausing or
+-- Pauses a group because a job of it was given up, and tells whether it could: somebody may be pausing or
 -- resuming the group in a transaction that he keeps open. He is waited for for a moment only, because a lane is not to
 -- be kept from other groups. Then the job blocks the group when its turn comes again: in a second, and each time after
 -- twice as long since its last failure, up to a minute.

@@ -3,7 +3,7 @@
 -- it until the transaction ends (PostgreSQL manual, "Explicit Locking"); pg_locks misses none, also those of the fast
 -- path.
 --
--- So it does, in rows of their own, which have requested a walk: nextval takes that lock of a sequence.
+-- It also lists, in rows of their own, those who have requested a walk: nextval takes that lock of the sequence.
 --
 -- $1 the schema's name. A prepared transaction goes on under another name than it had before: -1/xid.
 SELECT l.virtualtransaction, l.virtualtransaction LIKE '-1/%' AS prepared, c.relname = 'walk_requests' AS requests
