@@ -185,6 +185,18 @@ func (b *bed) drained() {
 	await(b.t, "an empty jobs table", func() bool { return b.count("jobs") == 0 })
 }
 
+// unlooked uses a verb on a job that nobody holds, but that a claim may just be looking at.
+func (b *bed) unlooked(verb func() error) {
+	b.t.Helper()
+	await(b.t, "no claim that looks at the group just now", func() bool {
+		err := verb()
+		if err != nil {
+			require.ErrorIs(b.t, err, fifo.ErrJobHeld)
+		}
+		return err == nil
+	})
+}
+
 // ends waits until n attempts in a group have ended, and returns how.
 func (b *bed) ends(group string, n int) (outcomes []fifo.Outcome) {
 	b.t.Helper()

@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -165,8 +166,11 @@ func TestHandlersContextEndsTheWaitForATransaction(t *testing.T) {
 		ctx = context.WithoutCancel(ctx)
 		_, err := job.PgxTx(ctx)
 		asks <- err
-		await(t, "the end of the first one", func() bool { return b.keeper("first") == 0 })
-		return exec(ctx, job, "SELECT")
+		await(t, "the first one's connection", func() bool { // it is given back behind the COMMIT
+			err = exec(ctx, job, "SELECT")
+			return !errors.Is(err, fifo.ErrCanceled)
+		})
+		return err
 	}, func(w *fifo.Worker) { w.Concurrency, w.SessionConcurrency, w.JobTimeout = 1, 2, -1 }))
 	receive(t, got, "the first one's transaction")
 	b.send("second", nil)

@@ -121,7 +121,7 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 		told, withheld := log.told(t, "WARN", "attempt failed")
 		return told == n && withheld > 0
 	})
-	require.Len(t, log.lines("dead letter"), dead)
+	await(t, "the dead letters", func() bool { return len(log.lines("dead letter")) == dead })
 	require.Empty(t, w.Stats().Probed, "ordinary errors do not open the breaker")
 	require.NoError(t, r.stop())
 	require.NoError(t, second(b.q.Purge(t.Context())))

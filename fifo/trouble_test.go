@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,10 +58,10 @@ func TestTroubleOfAGroupWithALimit(t *testing.T) {
 }
 
 func testTroubleOf(t *testing.T, b *bed, before, after string) {
-	calls := 0
+	var calls atomic.Int64
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
 		if job.GroupID == "bad" {
-			calls++
+			calls.Add(1)
 			return errOnPurpose
 		}
 		return nil
@@ -83,7 +84,7 @@ func testTroubleOf(t *testing.T, b *bed, before, after string) {
 	await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
 	require.Equal(t, 2, b.deadLetters()[0].Attempts)
 	b.drained()
-	require.Equal(t, 2, calls, "each is an attempt, whatever the server refuses")
+	require.EqualValues(t, 2, calls.Load(), "each is an attempt, whatever the server refuses")
 }
 
 // A row that the server refuses to make, or to take from a dead session, is trouble of its group: all others are found,
