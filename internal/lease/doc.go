@@ -209,9 +209,9 @@
 //     sessions have (released.sql of package schedule).
 //   - Two lanes settle what handlers have no lane for, many jobs at once: one completes what is done, the other does
 //     all else. A transaction of theirs has a second. If it took longer, or was refused, each of its jobs is settled by
-//     itself, on that lane or a free one of the handlers'. If it took a tenth of a second more than usual, a few
-//     of its groups are settled by themselves the next time, to find which are slow: slow.go. A group that takes longer than a second then has one of the
-//     handlers' lanes from there on.
+//     itself, on that lane or a free one of the handlers'. If it took a tenth of a second more than usual, a few of its
+//     groups are settled by themselves the next time, to find which are slow: slow.go. A group that takes longer than a
+//     second then has one of the handlers' lanes from there on.
 //   - A round has 16 MiB of payloads at most, beside its first claim. Claims that are beyond that are made in the next
 //     one. What the server refuses of a round is made by itself, and so is each release that it refuses.
 //   - Silence. The session has a pulse of its own, the bounds of a lane, and idle_session_timeout in place of that for
