@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
-	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // conclude says what became of an attempt whose step is done; tell has hooks, counters and the log told, unless it is
@@ -48,59 +46,6 @@ func (s *seat) conclude(
 		}
 		s.crew.worker.Client.hookSettled(ctx, a.results, &called)
 	}
-}
-
-// aside runs what tells of an attempt, while the next claim is held. If that takes long, the claim is given back: a
-// pause may have come since it looked, and if its session ended now, an attempt would be counted of a job that has not
-// begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
-func (s *seat) aside(ctx context.Context, a *attempt, tell func(), next []place, hold *lease.Hold) (late bool) {
-	if tell == nil {
-		return false
-	}
-	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
-		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
-	if !slow {
-		s.holder.Lane().Aside(tell)
-		return false
-	}
-	s.telling.Store(a)
-	defer s.telling.Store(nil)
-	done := make(chan struct{})
-	go untilReturned(tell, done)
-	if len(s.held) == 0 {
-		<-done
-		return false
-	}
-	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
-	if late {
-		late = s.letGo(ctx, next, hold)
-		s.holder.Lane().Aside(func() { <-done })
-	}
-	return late
-}
-
-// letGo gives back what is claimed and has not begun, for other workers and this one's other seats, unless it is to be
-// dealt with as it is: its last worker has died with it, or the session is gone.
-func (s *seat) letGo(ctx context.Context, claim []place, hold *lease.Hold) bool {
-	if lost, err := s.holder.Lost(ctx); err != nil || len(lost) > 0 {
-		return false
-	}
-	if _, _, err := s.holder.Step(ctx, nil, nil); err != nil {
-		_ = s.holder.Close()
-		return false
-	}
-	s.have(nil)
-	if len(hold.Rest) > 0 { // else the head of a batch would come alone, as one does that may have lost its worker
-		_ = s.holder.Record(ctx, &hold.Held)
-	}
-	deal(claim, hold)
-	goOn(claim)
-	for i := range claim {
-		p := &claim[i]
-		p.outcome.Suspect = p.turn.Suspect()
-		s.crew.turns.Done(p.turn, p.learned())
-	}
-	return true
 }
 
 // refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it

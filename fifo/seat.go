@@ -9,6 +9,7 @@ import (
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A seat is one lane's place in the crew. Its connection may change; one goroutine works on it.
@@ -136,39 +137,44 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		a := s.attempt(ctx, bg, claim, hold)
 		s.have(nil)
 		ran = ran || a.ran
-		next := s.next(ctx, claim, a)
-		nextClaim := spare[:0]
-		var request *lease.Request
-		if next != nil {
-			queue, nextClaim, request = next.Queue, places(nextClaim, next), next.Request()
-		}
+		next := s.upcoming(queue, s.next(ctx, claim, a), spare[:0])
+		returned := s.returnIn(tuning.Wait, next)
 		var settled bool
-		hold, settled, err = s.step(bg, a.calls, request)
+		hold, settled, err = s.step(bg, a.calls, next.request)
+		gone := returned()
 		recorded, tell := s.conclude(bg, a, claim, settled, err)
-		if s.aside(bg, a, tell, nextClaim, hold) { // nobody waits for hooks
-			next = nil
+		if gone {
+			s.letGo(bg, next, hold)
+			next, hold = upcoming{}, nil
+		}
+		if s.aside(bg, a, tell, next, hold) {
+			next, gone = upcoming{}, true
 		}
 		s.doing.Store(nil)
-		if err != nil || next == nil {
+		if next.turn != nil {
+			turns.Settled(queue, next.turn)
+			queue = next.turn.Queue
+		}
+		if err != nil || next.turn == nil {
 			s.holder.Forfeit(bg)
 		}
 		for i := range claim {
-			if p := &claim[i]; !p.kept || err != nil {
+			if p := &claim[i]; !p.kept || err != nil && !gone {
 				turns.Done(p.turn, p.learned())
 			}
 		}
 		if err != nil {
-			nextClaim = slices.DeleteFunc(nextClaim, func(p place) bool { return taken(claim, p.turn) })
+			nextClaim := slices.DeleteFunc(next.claim, func(p place) bool { return taken(claim, p.turn) })
 			s.giveUp(bg, nextClaim, settled, err)
 			if recorded { // the handler's doing
 				err = nil
 			}
 			return ran, err
 		}
-		if next == nil {
+		if next.turn == nil {
 			return ran, nil
 		}
-		claim, spare = nextClaim, claim
+		claim, spare = next.claim, claim
 		s.claims = [2][]place{claim, spare}
 	}
 }

@@ -2,7 +2,6 @@ package fifo_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -40,36 +39,4 @@ func TestSuspectsAreNotClaimedMeanwhile(t *testing.T) {
 		}, bySession.atOnce(jobs)))
 		require.Equal(t, 1, most)
 	})
-}
-
-// A suspect whose claim waits for a slow hook is given back, and keeps no other waiting.
-func TestSuspectBehindAHook(t *testing.T) { overLeases(t, testSuspectBehindAHook) }
-
-func testSuspectBehindAHook(t *testing.T, by lease) {
-	reached, free := make(chan struct{}), make(chan struct{})
-	defer close(free)
-	b := by.on(newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
-		if job.GroupID == "a" {
-			close(reached)
-			<-free
-		}
-	}})))
-	h := newBlocking()
-	b.send("a", nil)
-	b.send("b", nil)
-	for n := range 5 {
-		b.send(fmt.Sprint("suspect", n), nil)
-	}
-	b.exec(`UPDATE pgfifo.jobs SET attempts = 2, failures = '[{"kind": "lost"}, {"kind": "lost"}]'
-		WHERE group_id LIKE 'suspect%'`)
-	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-		if job.GroupID == "b" {
-			return h.handle(ctx, job)
-		}
-		return nil
-	}, by.atOnce(2)))
-	receive(t, h.started, "the other seat's handler")
-	receive(t, reached, "the hook")
-	close(h.release)
-	b.drained()
 }

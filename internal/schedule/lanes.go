@@ -1,5 +1,7 @@
 package schedule
 
+import "time"
+
 // Lanes bounds how many lanes of a process work a queue at once.
 type Lanes struct {
 	// Min is how many are kept for the queue: other queues leave so many free.
@@ -80,9 +82,10 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.dispatch()
 }
 
-// Swap is TryNext for a lane that has worked a turn. If it returns nil, the lane has the turn's queue still, and stay
-// says whether it may go on there. more says that it could, with the same group: so it should while all other queues in
-// line, or all other shares of the queue, have had more of the lanes' time.
+// Swap is TryNext for a lane that has worked a turn, and has still to settle it. Settled says that it has; Return takes
+// the other turn back. If Swap returns nil, the lane has the turn's queue still, and stay says whether it may go on
+// there. more says that it could, with the same group: so it should while all other queues in line, or all other shares
+// of the queue, have had more of the lanes' time.
 func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +101,47 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 		t.lanes.begin(queue)
 		return nil, stay
 	}
+	turn.swapped = time.Now()
 	t.dispatch()
 	return turn, false
+}
+
+// Settled says that the lane which was given next is done with what it has worked before in the queue. What it has used
+// since was that queue's time, and that of the share before, which pays until Done.
+func (t *Turns) Settled(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settled(queue, next)
+}
+
+func (t *Turns) settled(queue string, next *Turn) {
+	if next.swapped.IsZero() {
+		return
+	}
+	took := time.Since(next.swapped)
+	next.swapped = time.Time{}
+	t.line.row(queue).use(took, laneParts)
+	t.line.row(next.Queue).use(-took, laneParts)
+	for _, turn := range append([]*Turn{next}, next.with...) {
+		if turn.lanePart > 0 {
+			turn.row.use(-took, turn.lanePart)
+		}
+	}
+}
+
+// Return takes the turn and those with it back from a lane that has made no use of them. It has the queue still that it
+// has worked before.
+func (t *Turns) Return(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !next.swapped.IsZero() {
+		t.settled(queue, next)
+		t.lanes.end(next.Queue)
+		t.lanes.begin(queue)
+	}
+	for _, turn := range append([]*Turn{next}, next.with...) {
+		t.done(turn, Outcome{More: true, Priority: turn.priority, Suspect: turn.suspect, NoCompany: turn.noCompany})
+	}
 }
 
 // usedLess reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line,

@@ -130,6 +130,11 @@ func (r *row) charge(now time.Time) {
 	r.at = now
 }
 
+// use adds time in which parts of a lane worked the row.
+func (r *row) use(took time.Duration, parts int) {
+	r.used += time.Duration(float64(took) * float64(parts) / float64(laneParts*r.weight))
+}
+
 // work changes how much of the lanes works the row.
 func (r *row) work(by int) {
 	now := time.Now()

@@ -14,9 +14,10 @@ type Turn struct {
 	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
 	Unavailable int
 
-	share      string // the share of the queue that it belongs to
-	row        *row   // the row that it was in last, which pays for its lane
-	lanePart   int    // the part of the lane that it pays for
+	share      string    // the share of the queue that it belongs to
+	row        *row      // the row that it was in last, which pays for its lane
+	lanePart   int       // the part of the lane that it pays for
+	swapped    time.Time // when a lane got it that was not done with the turn before; or zero
 	state      turnState
 	probe      int       // a lane took it when its queue was probed for the nth time
 	hinted     bool      // a message was announced rather than found: the group may have no row yet

@@ -241,6 +241,10 @@ type Outcome struct {
 func (t *Turns) Done(turn *Turn, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.done(turn, o)
+}
+
+func (t *Turns) done(turn *Turn, o Outcome) {
 	if t.landed(turn) {
 		defer t.dispatch()
 	}

@@ -154,7 +154,7 @@ var attempts = []Mutant{
 		in(savepointFile, "		p.send(stmtLockTable, nil, nil)\n", "")),
 	plant("claim-kept-beside-hooks", "what is claimed beside a slow hook waits for it, and begins though it was paused",
 		test("fifo", "TestHooksKeepNoClaim"),
-		in("fifo/conclude.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
+		in("fifo/upcoming.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
 	plant("group-attempt-not-marked",
 		"a death is not counted where several jobs of a group run, or nothing starts behind the first",
 		run(several, "I6"), in("fifo/attempt.go", " || h.Shared)", ")")),

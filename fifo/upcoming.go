@@ -1,0 +1,98 @@
+package fifo
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/schedule"
+	"github.com/pgfifo/pgfifo/internal/tuning"
+)
+
+// An upcoming is what a seat claims in the round trip that settles the jobs of the turn before. If those wait to be
+// settled or told of, for a lock, a trigger of the user's or a hook, what is upcoming does not: it is returned, for
+// other workers and for this one's other seats.
+type upcoming struct {
+	turn    *schedule.Turn // nil: nothing is
+	claim   []place
+	request *lease.Request
+	behind  string // the queue that the seat has worked
+}
+
+func (s *seat) upcoming(behind string, turn *schedule.Turn, to []place) (u upcoming) {
+	if turn != nil {
+		u = upcoming{turn, places(to, turn), turn.Request(), behind}
+	}
+	return u
+}
+
+// returnIn returns what is upcoming after a while, unless it is called off before: returned tells which.
+func (s *seat) returnIn(wait time.Duration, u upcoming) (returned func() bool) {
+	var mu sync.Mutex
+	off, done := u.turn == nil, false
+	timer := time.AfterFunc(wait, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !off {
+			done = true
+			s.crew.turns.Return(u.behind, u.turn)
+		}
+	})
+	return func() bool {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		off = true
+		return done
+	}
+}
+
+// letGo gives back what is claimed and has not begun, if anything is, also if the session is gone. A head whose last
+// worker has died with it keeps the evidence of that.
+func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
+	if hold == nil {
+		return
+	}
+	defer s.have(nil)
+	lost, err := s.holder.Lost(ctx)
+	if err == nil && len(lost) == 0 {
+		_, _, err = s.holder.Step(ctx, nil, nil)
+	}
+	switch {
+	case err != nil || len(lost) > 0:
+		deal(u.claim, hold)
+		s.unbegun(ctx, u.claim, lost)
+	case len(hold.Rest) > 0: // else the head of a batch would come alone, as one does that may have lost its worker
+		_ = s.holder.Record(ctx, &hold.Held)
+	}
+}
+
+// aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is returned: a pause may
+// have come since the claim looked, and if its session ended now, an attempt would be counted of a job that has not
+// begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
+func (s *seat) aside(ctx context.Context, a *attempt, tell func(), u upcoming, hold *lease.Hold) (late bool) {
+	if tell == nil {
+		return false
+	}
+	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
+		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
+	if !slow {
+		s.holder.Lane().Aside(tell)
+		return false
+	}
+	s.telling.Store(a)
+	defer s.telling.Store(nil)
+	done := make(chan struct{})
+	go untilReturned(tell, done)
+	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
+	if late {
+		s.letGo(ctx, u, hold)
+		if u.turn != nil {
+			s.crew.turns.Return(u.behind, u.turn)
+		}
+		<-done
+	}
+	return late
+}

@@ -1,0 +1,152 @@
+package fifo_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
+)
+
+// What is next for a seat goes on elsewhere while the end of its last job waits: for a lock that a trigger of the user's
+// takes, or for a hook.
+func TestNextGroupWaitsForNobody(t *testing.T) {
+	type row struct {
+		batch fifo.Queue
+		hook  bool
+	}
+	pgtest.OverAll(t, map[string]row{
+		"lock": {}, "lock, company": {batch: fifo.Queue{BatchGroups: 20}},
+		"hook": {hook: true}, "hook, company": {hook: true, batch: fifo.Queue{BatchGroups: 20}},
+	}, func(t *testing.T, x row) {
+		overLeases(t, func(t *testing.T, by lease) { testNextGroupWaitsForNobody(t, by, x.batch, x.hook) })
+	})
+}
+
+func testNextGroupWaitsForNobody(t *testing.T, by lease, batch fifo.Queue, hook bool) {
+	reached, free := make(chan struct{}), make(chan struct{})
+	b := by.on(newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+		if hook && job.GroupID == "stuck" {
+			close(reached)
+			<-free
+		}
+	}})))
+	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'stuck')
+			EXECUTE FUNCTION wait()`)
+	lock := b.beginWith("SELECT pg_advisory_xact_lock(1) WHERE $1", !hook)
+	h := newBlocking()
+	b.send("stuck", nil)
+	b.send("busy", nil)
+	w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "stuck" || job.GroupID == "busy" {
+			return h.handle(ctx, job)
+		}
+		return nil
+	}, by.atOnce(2))
+	b.run(w)
+	receive(t, h.started, "one handler")
+	if batch.BatchGroups == 0 {
+		receive(t, h.started, "the other one")
+	}
+	for i := range 30 {
+		b.send(fmt.Sprint("next", i), nil)
+	}
+	close(h.release)
+	if hook {
+		receive(t, reached, "the hook")
+	}
+	await(t, "the others", func() bool { return b.count("jobs WHERE group_id <> 'stuck'") == 0 })
+	require.NoError(t, lock.Rollback(t.Context()))
+	close(free)
+	b.drained()
+}
+
+// A suspect whose claim waits for a slow hook is given back, and keeps no other waiting.
+func TestSuspectBehindAHook(t *testing.T) { overLeases(t, testSuspectBehindAHook) }
+
+func testSuspectBehindAHook(t *testing.T, by lease) {
+	reached, free := make(chan struct{}), make(chan struct{})
+	defer close(free)
+	b := by.on(newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+		if job.GroupID == "a" {
+			close(reached)
+			<-free
+		}
+	}})))
+	h := newBlocking()
+	b.send("a", nil)
+	b.send("b", nil)
+	for n := range 5 {
+		b.send(fmt.Sprint("suspect", n), nil)
+	}
+	b.exec(`UPDATE pgfifo.jobs SET attempts = 2, failures = '[{"kind": "lost"}, {"kind": "lost"}]'
+		WHERE group_id LIKE 'suspect%'`)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "b" {
+			return h.handle(ctx, job)
+		}
+		return nil
+	}, by.atOnce(2)))
+	receive(t, h.started, "the other seat's handler")
+	receive(t, reached, "the hook")
+	close(h.release)
+	b.drained()
+}
+
+// The time in which jobs are settled and told of is that of their queue, or share, as is that of their handlers.
+func TestSettlingIsTheQueuesTime(t *testing.T) {
+	pgtest.OverEach(t, []string{"settled", "told"}, func(t *testing.T, long string) {
+		for _, name := range []string{"queues", "shares"} {
+			t.Run(name, func(t *testing.T) { testSettlingIsTheQueuesTime(t, long, name == "shares") })
+		}
+	})
+}
+
+func testSettlingIsTheQueuesTime(t *testing.T, long string, shares bool) {
+	const n, most = 12, 40 * time.Millisecond
+	done := make(chan struct{})
+	var slow, quick atomic.Int64
+	b := newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
+		switch {
+		case !strings.HasPrefix(job.GroupID, "slow"):
+			quick.Add(1)
+			return
+		case long == "told":
+			<-time.After(most)
+		}
+		if slow.Add(1) == n {
+			close(done)
+		}
+	}}))
+	if long == "settled" {
+		b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.04); RETURN OLD; END';
+			CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id LIKE 'slow%')
+				EXECUTE FUNCTION wait()`)
+	}
+	queues := []string{"slow", "quick"}
+	if shares {
+		queues = []string{"q", "q"}
+	}
+	for i, group := range []string{"slow", "quick"} {
+		b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload)
+			SELECT $1, $2 || i % 20, '' FROM generate_series(1, 2000) i`, queues[i], group)
+	}
+	b.ledger.unordered = true
+	w := b.bare([]func(*fifo.Worker){oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 }})
+	for _, name := range slices.Compact(queues) {
+		w.HandleQueue(name, fifo.Queue{Handler: nop, Share: func(group string) string { return strings.TrimRight(group, "0123456789") }})
+	}
+	r := b.run(w)
+	receive(t, done, "the slow ones")
+	require.NoError(t, r.stop())
+	require.Greater(t, quick.Load(), 2*slow.Load(), "their parts of the time are equal")
+}
