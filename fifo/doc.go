@@ -52,8 +52,8 @@
 //     internal/lease says which few are not counted. No job is charged whose handler has not begun, with few
 //     exceptions. A process that dies has all jobs charged that it runs, and those that it is just claiming. A job can
 //     have those of other groups charged that it shares a batch with: see Queue.BatchGroups. So that one job does not
-//     use up the attempts of others, those whose last attempt was lost are claimed one after the other in a worker, once
-//     it knows of them: the next when the end of one is recorded, or half a second after it has begun.
+//     use up the attempts of others, those whose last attempt was lost are claimed one after the other in a worker,
+//     once it knows of them: the next when the end of one is recorded, or half a second after it has begun.
 //   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
 //     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
 //     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues

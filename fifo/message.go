@@ -61,9 +61,9 @@ type Message struct {
 	//
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
 	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,
-	// unless the same call has enqueued it. Then the message is dropped, as a duplicate, and Receipt.Replaced is false. The window may go on when
-	// the job is done. If the last message must not be lost: make DedupWindow shorter than Delay (Settings), and when
-	// Replaced is false, enqueue again without a DedupID.
+	// unless the same call has enqueued it. Then the message is dropped, as a duplicate, and Receipt.Replaced is false.
+	// The window may go on when the job is done. If the last message must not be lost: make DedupWindow shorter than
+	// Delay (Settings), and when Replaced is false, enqueue again without a DedupID.
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the

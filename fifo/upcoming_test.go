@@ -15,8 +15,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// What is next for a seat goes on elsewhere while the end of its last job waits: for a lock that a trigger of the user's
-// takes, or for a hook.
+// What is next for a seat goes on elsewhere while the end of its last job waits: for a lock that a trigger of the
+// user's takes, or for a hook.
 func TestNextGroupWaitsForNobody(t *testing.T) {
 	type row struct {
 		batch fifo.Queue
@@ -128,7 +128,8 @@ func testSettlingIsTheQueuesTime(t *testing.T, long string, shares bool) {
 		}
 	}}))
 	if long == "settled" {
-		b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.04); RETURN OLD; END';
+		b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN PERFORM pg_sleep(0.04); RETURN OLD; END';
 			CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id LIKE 'slow%')
 				EXECUTE FUNCTION wait()`)
 	}
@@ -142,8 +143,9 @@ func testSettlingIsTheQueuesTime(t *testing.T, long string, shares bool) {
 	}
 	b.ledger.unordered = true
 	w := b.bare([]func(*fifo.Worker){oneLane, func(w *fifo.Worker) { w.DrainTimeout = -1 }})
+	share := func(group string) string { return strings.TrimRight(group, "0123456789") }
 	for _, name := range slices.Compact(queues) {
-		w.HandleQueue(name, fifo.Queue{Handler: nop, Share: func(group string) string { return strings.TrimRight(group, "0123456789") }})
+		w.HandleQueue(name, fifo.Queue{Handler: nop, Share: share})
 	}
 	r := b.run(w)
 	receive(t, done, "the slow ones")

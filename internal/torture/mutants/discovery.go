@@ -62,7 +62,7 @@ var discovery = []Mutant{
 		in(turnsFile, "	if o.Finished <= 0 {\n", "	if o.Finished < 0 {\n")),
 	plant("next-waits-for-a-hook", "what is next for a seat waits for the slow hook of the job before",
 		test("fifo", "TestNextGroupWaitsForNobody|TestSuspectBehindAHook"),
-		in("fifo/upcoming.go", "		s.letGo(ctx, u, hold)\n		if", "		<-done\n		s.letGo(ctx, u, hold)\n		if")),
+		in("fifo/upcoming.go", "	if late {\n", "	if late {\n		<-done\n")),
 	plant("next-waits-for-a-settlement", "what is next for a seat waits for the end of the job before",
 		test("fifo", "TestNextGroupWaitsForNobody"),
 		in("fifo/upcoming.go", "time.AfterFunc(wait,", "time.AfterFunc(600*wait,")),
