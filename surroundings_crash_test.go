@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -255,6 +256,7 @@ func TestPromotedStandby(t *testing.T) {
 			return !strings.Contains(now, "streaming") && (strings.Contains(now, "all") || looks >= 100)
 		})
 		after := s.state(standby.url(standby.port))
+		s.refusesStandby(standby.url(standby.port))
 		require.True(t, query[bool](standby, "SELECT pg_promote(true, 60)"))
 		l := s.compare(acked, before, after)
 		require.Contains(t, after.jobs, gated[0])
@@ -277,6 +279,18 @@ func TestPromotedStandby(t *testing.T) {
 			require.NotEmpty(t, l.jobs, "it was not tried")
 		}
 	})
+}
+
+// refusesStandby requires that no worker begins on a standby.
+func (s *site) refusesStandby(url string) {
+	s.Helper()
+	client := fifo.Open(pgtest.Connect(s, url), nil)
+	defer client.Close()
+	w := &fifo.Worker{Client: client}
+	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+	_, err := w.RunOne(s.Context())
+	require.ErrorIs(s, err, fifo.ErrStandby)
+	require.ErrorIs(s, w.Run(s.Context()), fifo.ErrStandby)
 }
 
 // Whoever does not wait for a standby does not wait for it with the mark of an attempt, either.

@@ -81,6 +81,9 @@ var (
 	// ErrPooled is returned by Run and RunOne when a pooler shares the worker's sessions with others, as in transaction
 	// mode.
 	ErrPooled = lease.ErrPooled
+	// ErrStandby is returned by Run and RunOne when the server is a hot standby. If it becomes one later, Run goes on
+	// dialing, and Worker.Ready tells.
+	ErrStandby = lease.ErrStandby
 	// ErrRights is returned by Run and RunOne when the role of the worker's connections lacks rights that every worker
 	// needs; the text names the role, and them. See migrations.Grant.
 	ErrRights = errors.New("fifo: the worker's role lacks rights")

@@ -185,9 +185,9 @@ type settings struct {
 // left behind, such as an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
-// ErrRunning, ErrConnections, ErrPooled, ErrRights, ErrNonconforming, the errors of migrations.Check. A connection that
-// is lost later is dialed again, and what the server refuses later is tried again, for as long as it takes; that is
-// logged.
+// ErrRunning, ErrConnections, ErrPooled, ErrStandby, ErrRights, ErrNonconforming, the errors of migrations.Check. A
+// connection that is lost later is dialed again, and what the server refuses later is tried again, for as long as it
+// takes; that is logged.
 func (w *Worker) Run(ctx context.Context) error {
 	set, err := w.withDefaults()
 	if err != nil {

@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -82,6 +83,9 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 		pid, err = d.own(ctx, l.pg())
 		l.stream.pid = int32(pid) //nolint:gosec // as PostgreSQL has it
 	}
+	if err == nil && l.pg().ParameterStatus("in_hot_standby") == "on" {
+		err = ErrStandby
+	}
 	if err == nil && to.AfterConnect != nil {
 		err = to.AfterConnect(ctx, l.Conn())
 	}
@@ -101,6 +105,10 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*L
 	}
 	return l, nil
 }
+
+// ErrStandby is returned by Dial and Connect when the server is a hot standby: nobody can lock a row there.
+var ErrStandby = errors.New("lease: the server is a hot standby: connect to the primary, " +
+	"with target_session_attrs=read-write and the addresses of both, say")
 
 // Dial opens a lane.
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct()) }
