@@ -184,8 +184,8 @@ func TestOwnStatementsSpoilNothing(t *testing.T) {
 // plans returns those of the statements that each claim runs, in a transaction that has locked groups.
 func plans(t *testing.T) *pgtest.Plans {
 	s := newStage(t)
-	s.Exec("INSERT INTO pgfifo.queues VALUES ('q', 1, false, 1000)") // without the mark: claims go on
-	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
+	s.limit(1000)
+	s.Exec("DELETE FROM pgfifo.pauses") // without the mark: claims go on
 	return &pgtest.Plans{
 		DB:      s.DB,
 		Connect: func() (*pgx.Conn, error) { return s.dialer(Bounds{}).Connect(t.Context()) },
