@@ -47,12 +47,12 @@ type Turn struct {
 	index          int       // its place in the heap of those that are due later
 	holder         int64     // transaction id of another process's worker
 
-	ahead    int   // jobs behind the head, as far as they were counted; a hint
-	spent    int   // turns since it was found
-	single   int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
-	troubles int   // troubles since its last finished job, less one for each miss, except the first after a trouble
-	troubled bool  // its last claim was trouble
-	resting  bool  // parked because it is in trouble
+	ahead    int       // jobs behind the head, as far as they were counted; a hint
+	spent    int       // turns since it was found
+	single   int64     // up to this id its jobs run one at a time, for a batch has failed; or 0
+	troubles int       // troubles one after the other
+	refused  time.Time // when the last one was
+	resting  bool      // parked because it is in trouble
 	// hurried is the time of the last try that a notice has brought forward.
 	hurried time.Time
 	misses  misses

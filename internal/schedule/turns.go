@@ -141,6 +141,7 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
+	turn.forgetTrouble()
 	turn.suspect = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
@@ -271,11 +272,9 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	} else {
 		turn.troubles = 0
 	}
-	troubled := turn.troubled
-	turn.troubled = o.Trouble
 	switch {
-	case o.Trouble, o.Missed && turn.troubles > 0 && !troubled:
-		t.leaveAlone(turn, o.Missed, again)
+	case o.Trouble:
+		t.leaveAlone(turn, again)
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
