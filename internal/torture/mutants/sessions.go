@@ -27,7 +27,7 @@ var sessions = []Mutant{
 			"tookTogether(some, time.Since(begin)/100)")),
 	plant("slow-transactions-apart", "where all transactions take long, jobs of sessions are completed one by one",
 		test("internal/lease", "TestSlowTransactions"),
-		in("internal/lease/slow.go", "			s.usual = of.least\n", "")),
+		in("internal/lease/slow.go", "s.usual, s.all = took, nil", "s.all = nil")),
 	plant("slow-for-good", "a group that was slow once never settles its jobs with those of others again",
 		test("internal/lease", "TestSlowGroup"),
 		in("internal/lease/slow.go", "		delete(s.all, key)\n", "")),
