@@ -113,9 +113,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
-	case hold.Suspect && !claim[hold.N].turn.Suspect(): // claimed again when it may be: no session has it
+	case hold.Suspect && !claim[hold.N].turn.SuspectAllowed(): // claimed again when it may be: no session has it
 		p := &claim[hold.N]
-		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Suspect: true}
+		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Untried: true}
 		return a
 	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)

@@ -68,7 +68,7 @@ func TestSessionClaimsSuspectsWhenAsked(t *testing.T) {
 	b, hold := s.borrowFor(k, r)
 	require.True(t, hold.Suspect)
 	require.Empty(t, s.groupsOf())
-	r.Suspect = true
+	r.SuspectAllowed = true
 	require.True(t, s.step(b, nil, r).Suspect)
 	require.Equal(t, "a", s.groupsOf())
 }
