@@ -239,14 +239,13 @@ func (s *seat) lend(
 		}
 	}
 	jobs, loan := copies(tasks), s.holder.Loan()
-	loan.Until(hctx)
 	for _, job := range jobs {
 		job.loan = loan
 	}
 	s.doing.Store(tasks[0].job)
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
-	notHeld = s.holder.Lend(func() {
+	notHeld = s.holder.Lend(hctx, func() {
 		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))

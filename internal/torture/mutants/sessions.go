@@ -112,7 +112,7 @@ var sessions = []Mutant{
 	plant("session-wait-outlives-its-handler",
 		"who waits for the job's transaction waits on when the handler's context has ended",
 		test("fifo", "TestHandlersContextEndsTheWaitForATransaction"),
-		in("fifo/attempt.go", "	loan.Until(hctx)\n", "")),
+		in("fifo/attempt.go", "s.holder.Lend(hctx, ", "s.holder.Lend(ctx, ")),
 	plant("session-reclaimed-alive", "groups are taken from sessions that live",
 		run(kept, "I3", "I6"),
 		in(reclaimFile, "AND pg_try_advisory_xact_lock_shared(r.session)", ""),
