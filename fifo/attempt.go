@@ -113,9 +113,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case hold.DueIn > 0:
 		claim[hold.N].outcome.DueIn = hold.DueIn
 		return a
-	case hold.Suspect && !claim[hold.N].turn.Suspect(): // claimed again when it may be: no session has it
+	case hold.Suspect && !claim[hold.N].turn.SuspectAllowed(): // claimed again when it may be: no session has it
 		p := &claim[hold.N]
-		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Suspect: true}
+		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Untried: true}
 		return a
 	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
@@ -239,14 +239,13 @@ func (s *seat) lend(
 		}
 	}
 	jobs, loan := copies(tasks), s.holder.Loan()
-	loan.Until(hctx)
 	for _, job := range jobs {
 		job.loan = loan
 	}
 	s.doing.Store(tasks[0].job)
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
-	notHeld = s.holder.Lend(func() {
+	notHeld = s.holder.Lend(hctx, func() {
 		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))

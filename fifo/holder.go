@@ -17,7 +17,7 @@ type holder interface {
 	Lost(ctx context.Context) ([]*lease.Held, error)
 	Mark(ctx context.Context, heads []*lease.Held) error
 	Loan() *lease.Loan
-	Lend(handler func()) error
+	Lend(ctx context.Context, handler func()) error
 	KeepWrites(ctx context.Context) error
 	Used() bool
 	Missed() lease.Miss

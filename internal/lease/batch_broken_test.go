@@ -17,7 +17,7 @@ func TestClaimBehindACallThatFindsNothing(t *testing.T) {
 	l := s.lane()
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	require.Len(t, h.Rest, 2)
-	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+	require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "1") }))
 	require.NoError(t, l.KeepWrites(t.Context()))
 	s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", ids[1]) // it is not locked
 	failed := &Hold{Held: h.Rest[0]}
@@ -42,7 +42,7 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 			h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 			require.Len(t, h.Rest, 2)
 			if used {
-				require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+				require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "1") }))
 			}
 			s.Exec(change, ids[1])
 			calls := append(succeed(h), behind(h))
@@ -75,7 +75,7 @@ func TestCursorOfABatch(t *testing.T) {
 		l := s.lane()
 		h, got := s.together(l, "a", "b")
 		require.Equal(t, "a b", got)
-		require.NoError(t, l.Lend(func() {
+		require.NoError(t, l.Lend(t.Context(), func() {
 			tx := s.pgxTx(h)
 			s.write(tx, "1")
 			s.do(tx, x.handler)
@@ -109,9 +109,9 @@ func TestNoCallsWithoutAHold(t *testing.T) {
 	for name, next := range map[string]*Request{"and no more": nil, "and a claim": {Key: group("b")}} {
 		l := s.lane()
 		h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
-		require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "1") }))
+		require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "1") }))
 		require.NoError(t, l.KeepWrites(t.Context()))
-		require.NoError(t, l.Lend(func() {
+		require.NoError(t, l.Lend(t.Context(), func() {
 			tx, err := l.Loan().PgxTx(t.Context())
 			require.NoError(t, err)
 			s.do(tx, takeUnseen)

@@ -33,7 +33,8 @@ type Borrower struct {
 	missed Miss // why the last claim holds nothing, if it does
 	lost   bool // the connection that was borrowed broke while the handler had it
 
-	waits context.Context // of who waits for a lane; it ends with the handler, or the session
+	lends context.Context // it ends with the handler that runs, or with the session; nil: none runs
+	waits context.Context // the handler's own: when it has ended, no lane is waited for
 }
 
 // Borrow returns a Borrower of the present session, which is opened if there is none.

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,7 +26,7 @@ func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) 
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
 		}
-		lane, err := laneWith(ctx, b.keeper.Lanes, or, hold, new(Loan), wait)
+		lane, err := b.laneWith(ctx, ctx, or, hold, new(Loan), wait)
 		wait = waitBarely // somebody has a row locked: others are not to wait as well
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
 			return lane, err
@@ -38,14 +37,13 @@ func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) 
 	}
 }
 
-// laneWith returns a lane of these or of those that has taken a hold. One whose connection broke before that has done
-// nothing, so another one is tried.
-func laneWith(
-	ctx context.Context, from, or *Lanes, hold *Hold, loan *Loan, wait patience,
+// laneWith returns a handlers' lane or one of the others that has taken a hold. One whose connection broke before that
+// has done nothing, so another one is tried.
+func (b *Borrower) laneWith(
+	ctx, waits context.Context, or *Lanes, hold *Hold, loan *Loan, wait patience,
 ) (lane *Lane, err error) {
-	waits := cmp.Or(loan.until, ctx)
 	for range 2 {
-		if lane, err = from.either(ctx, or, waits); err != nil {
+		if lane, err = b.keeper.Lanes.either(ctx, or, waits); err != nil {
 			return nil, err
 		}
 		if err = lane.take(ctx, hold, loan, wait); err == nil {
@@ -101,29 +99,23 @@ func (b *Borrower) settleBorrowed(ctx context.Context, hold *Hold, calls []Call)
 func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if loan.Ended() || loan != b.loan {
+	if loan.Ended() || loan != b.loan || b.lends == nil {
 		return ErrEnded
 	}
 	if b.lane.Load() != nil {
 		return nil
 	}
-	lends := b.waits != nil // to a handler
-	if lends {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(b.waits, cancel)()
-	}
-	lane, err := laneWith(ctx, b.keeper.Lanes, b.keeper.Lanes, b.hold, loan, waitForever)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.lends, cancel)()
+	lane, err := b.laneWith(ctx, b.waits, b.keeper.Lanes, b.hold, loan, waitForever)
 	if errors.Is(err, ErrNotHeld) || err != nil && b.session.ended() {
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	if err != nil {
 		return err
 	}
-	if lends {
-		lane.lend()
-	}
+	lane.lend()
 	b.lane.Store(lane)
 	if b.session.ended() { // cut may have come before
 		lane.Abandon()
@@ -178,11 +170,11 @@ func (b *Borrower) holds(hold *Hold) {
 }
 
 // Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
-// its transaction ends with the session.
-func (b *Borrower) Lend(handler func()) error {
-	waits, stop := context.WithCancel(b.session.lives)
+// its transaction ends with the session. When ctx has ended, the handler waits for no lane.
+func (b *Borrower) Lend(ctx context.Context, handler func()) error {
+	lends, stop := context.WithCancel(b.session.lives)
 	b.mu.Lock()
-	b.waits = waits
+	b.lends, b.waits = lends, ctx
 	if lane := b.lane.Load(); lane != nil { // of the job before in the batch
 		lane.lend()
 	}
@@ -195,7 +187,7 @@ func (b *Borrower) Lend(handler func()) error {
 	stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waits = nil
+	b.lends = nil
 	var err error
 	if lane := b.lane.Load(); lane == nil {
 		b.loan.end()

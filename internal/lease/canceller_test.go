@@ -49,7 +49,7 @@ func TestCancelRequestIsLate(t *testing.T) {
 	d.Statements["succeed"] += " AND pg_sleep(60) IS NOT NULL"
 	l := s.dial(d)
 	h := s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		late.Hold()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -77,7 +77,7 @@ func TestCancelRequestIsLate(t *testing.T) {
 // No request is on its way any more when the next statement begins.
 func TestCancelRequestIsForOneStatement(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		tx := s.pgxTx(h)
 		for range 5 {
 			inner := s.inside(tx)

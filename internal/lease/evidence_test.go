@@ -78,7 +78,7 @@ func dieInCommit(s *stage, l *Lane, h *Hold, calls []Call) {
 		'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END';
 		CREATE CONSTRAINT TRIGGER die AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
 		EXECUTE FUNCTION die()`)
-	require.NoError(s, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('')") }))
+	require.NoError(s, l.Lend(s.Context(), func() { s.do(s.pgxTx(h), "INSERT INTO effects VALUES ('')") }))
 	require.ErrorContains(s, s.unsettled(l, calls, nil), "57P01")
 }
 
@@ -95,7 +95,7 @@ func TestWhatIsNotLost(t *testing.T) {
 		},
 		"retried": func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, 0)...) },
 		"failed in a statement": func(s *stage, l *Lane, h *Hold) {
-			require.Error(s, l.Lend(func() { _, _ = s.pgxTx(h).Exec(s.Context(), nonsense) }))
+			require.Error(s, l.Lend(s.Context(), func() { _, _ = s.pgxTx(h).Exec(s.Context(), nonsense) }))
 			require.NoError(s, l.Undo(s.Context()))
 			s.end(l)
 		},
@@ -146,7 +146,7 @@ func TestFailedStepIsNotLost(t *testing.T) {
 	s.Enqueue(2, "a", "b")
 	l := s.lane()
 	h := s.claim(l, "a")
-	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
+	require.NoError(t, l.Lend(t.Context(), func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
 	require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
 	require.False(t, l.Closed())
 	require.Nil(t, l.claim.hold, "no payload is kept")

@@ -72,7 +72,7 @@ func TestNotRolledBack(t *testing.T) {
 		}, "", ""},
 	}, func(t *testing.T, x row) {
 		s, h, settled := effects(t)
-		err := h.loan.lane.Lend(func() { x.do(s, h) })
+		err := h.loan.lane.Lend(t.Context(), func() { x.do(s, h) })
 		require.ErrorIs(t, err, errNotRolledBack)
 		require.EqualError(t, err, errNotRolledBack.Error()+x.text)
 		if x.code != "" {
@@ -87,12 +87,12 @@ func TestNotRolledBack(t *testing.T) {
 // What a handler has failed in is no other's.
 func TestNotRolledBackByAnother(t *testing.T) {
 	s, h, settled := effects(t)
-	require.ErrorIs(t, h.loan.lane.Lend(func() {
+	require.ErrorIs(t, h.loan.lane.Lend(t.Context(), func() {
 		_, _ = s.pgxTx(h).Exec(t.Context(), "SELECT FROM nowhere")
 	}), errNotRolledBack)
 	require.NoError(t, h.loan.lane.Undo(t.Context()))
 	require.NoError(t, h.loan.lane.KeepWrites(t.Context()))
-	err := h.loan.lane.Lend(func() {
+	err := h.loan.lane.Lend(t.Context(), func() {
 		tx, err := h.loan.lane.Loan().PgxTx(t.Context())
 		require.NoError(t, err)
 		_, _ = tx.Conn().PgConn().Exec(t.Context(), "SELECT 1/0").ReadAll()
@@ -113,12 +113,12 @@ func TestSavepointsByAnyName(t *testing.T) {
 	}
 	t.Run("the attempt fails", func(t *testing.T) {
 		s, h, settled := effects(t)
-		require.NoError(t, h.loan.lane.Lend(func() { byHand(s, s.pgxTx(h)) }))
+		require.NoError(t, h.loan.lane.Lend(t.Context(), func() { byHand(s, s.pgxTx(h)) }))
 		require.Empty(t, settled(false))
 	})
 	t.Run("a transaction is rolled back", func(t *testing.T) {
 		s, h, settled := effects(t)
-		require.NoError(t, h.loan.lane.Lend(func() {
+		require.NoError(t, h.loan.lane.Lend(t.Context(), func() {
 			outer := s.pgxTx(h)
 			s.write(outer, "outer")
 			inner := s.inside(outer)
@@ -181,7 +181,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 		},
 	}, func(t *testing.T, do func(s *stage, h *Hold)) {
 		s, h, settled := effects(t)
-		require.ErrorIs(t, h.loan.lane.Lend(func() { do(s, h) }), errNotUndone)
+		require.ErrorIs(t, h.loan.lane.Lend(t.Context(), func() { do(s, h) }), errNotUndone)
 		require.Empty(t, settled(false))
 	})
 }
@@ -190,7 +190,7 @@ func TestRollbackThatCannotBe(t *testing.T) {
 func TestNoTransactionAfterItsEndByHand(t *testing.T) {
 	pgtest.OverEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, sql string) {
 		s, h, _ := effects(t)
-		require.ErrorIs(t, h.loan.lane.Lend(func() {
+		require.ErrorIs(t, h.loan.lane.Lend(t.Context(), func() {
 			s.bunTx(h)
 			s.do(s.pgxTx(h), sql)
 			_, err := h.loan.PgxTx(t.Context())

@@ -14,14 +14,14 @@ import (
 // fence runs a handler that asks for a token.
 func (s *stage) fence(h *Hold) (token int64, err error) {
 	s.Helper()
-	require.NoError(s, h.loan.lane.Lend(func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
+	require.NoError(s, h.loan.lane.Lend(s.Context(), func() { token, err = h.loan.Fence(s.Context(), h.Key) }))
 	return token, err
 }
 
 // claimXID runs a handler that gets as far as knowing its claim.
 func (s *stage) claimXID(h *Hold) (xid string) {
 	s.Helper()
-	require.NoError(s, h.loan.lane.Lend(func() {
+	require.NoError(s, h.loan.lane.Lend(s.Context(), func() {
 		var err error
 		xid, err = h.loan.claim(s.Context(), h.Key)
 		require.NoError(s, err)
@@ -67,7 +67,7 @@ func TestFenceGrowsWithEachClaim(t *testing.T) {
 	for i := range 3 {
 		h := s.claim(a, "a")
 		var again int64
-		require.NoError(t, a.Lend(func() {
+		require.NoError(t, a.Lend(t.Context(), func() {
 			token, err := h.loan.Fence(t.Context(), h.Key)
 			require.NoError(t, err)
 			require.Greater(t, token, last)
@@ -93,7 +93,7 @@ func TestFenceOfABatch(t *testing.T) {
 	l := s.lane()
 	h, _ := s.together(l, "a", "b")
 	require.Len(t, h.Rest, 1)
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		first, err := h.loan.Fence(t.Context(), h.Key)
 		require.NoError(t, err)
 		second, err := h.loan.Fence(t.Context(), h.Rest[0].Key)
@@ -184,7 +184,7 @@ func TestNoFenceAboveThatOfASession(t *testing.T) {
 
 func TestFenceOfAnotherTransaction(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.NoError(t, l.Lend(func() { // it is the settling that would find out
+	require.NoError(t, l.Lend(t.Context(), func() { // it is the settling that would find out
 		tx := s.pgxTx(h)
 		_, err := tx.Conn().Exec(t.Context(), "COMMIT; BEGIN")
 		require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestRunningIsMonotonic(t *testing.T) {
 	_, l, _ := held(t, 1)
 	require.Zero(t, l.Running())
 	before := time.Now()
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		begun := l.since.Load()
 		require.Positive(t, begun)
 		require.Less(t, time.Duration(begun), time.Since(epoch)+1,
@@ -238,7 +238,7 @@ func TestRunningIsMonotonic(t *testing.T) {
 // A server that has lost its newest commits may not know the claim.
 func TestFenceOfAForgottenClaim(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		xid, err := h.loan.claim(t.Context(), h.Key)
 		require.NoError(t, err)
 		var token int64

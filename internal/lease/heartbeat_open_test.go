@@ -23,7 +23,7 @@ func (s *stage) beside(l *Lane, handler func(ctx context.Context)) (cause, held 
 	ctx, lose := context.WithCancelCause(s.Context())
 	defer lose(nil)
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	held = l.Lend(func() {
+	held = l.Lend(s.Context(), func() {
 		go func() {
 			defer close(stopped)
 			tick := time.NewTicker(l.heartbeat / 2)

@@ -29,7 +29,7 @@ func TestBeatWhileNoHandlerRuns(t *testing.T) {
 // Heartbeats pass between the handler's statements, and in an aborted transaction, too.
 func TestBeatBetweenStatements(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		tx := s.pgxTx(h)
 		require.NoError(t, l.Beat(t.Context()))
 		_, err := tx.Exec(t.Context(), nonsense)
@@ -69,7 +69,7 @@ func TestBeatBesideStatements(t *testing.T) {
 			}
 		})
 	}
-	err = l.Lend(func() {
+	err = l.Lend(t.Context(), func() {
 		btx := s.bunTx(h)
 		stmt, err := btx.PrepareContext(t.Context(), "SELECT $1::integer")
 		require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestConnectionLost(t *testing.T) {
 		},
 	}, func(t *testing.T, lose func(s *stage, l *Lane)) {
 		s, l, h := held(t, 1)
-		require.ErrorIs(t, l.Lend(func() {
+		require.ErrorIs(t, l.Lend(t.Context(), func() {
 			lose(s, l)
 			_, err := h.loan.PgxTx(t.Context())
 			require.Error(t, err)
@@ -132,7 +132,7 @@ func TestConnectionLost(t *testing.T) {
 // A server that answers too late is as good as gone.
 func TestBeatGivesUp(t *testing.T) {
 	s, l, _ := held(t, 1)
-	err := l.Lend(func() {
+	err := l.Lend(t.Context(), func() {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, l.Beat(ended), ErrLost)

@@ -206,7 +206,7 @@ func (h Held) sent() bool { return h.Payload != nil }
 
 // unclaimed reports whether a session's claim has written nothing into the group's row, although the head is to run.
 func (h Held) unclaimed(r *Request) bool {
-	return h.token == 0 && h.sent() && (h.marked || h.Ready() && (r.Suspect || !h.Suspect))
+	return h.token == 0 && h.sent() && (h.marked || h.Ready() && (r.SuspectAllowed || !h.Suspect))
 }
 
 func (h *Held) scanDue(r *rowReader) {

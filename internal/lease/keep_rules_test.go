@@ -68,7 +68,7 @@ func TestSessionClaimsSuspectsWhenAsked(t *testing.T) {
 	b, hold := s.borrowFor(k, r)
 	require.True(t, hold.Suspect)
 	require.Empty(t, s.groupsOf())
-	r.Suspect = true
+	r.SuspectAllowed = true
 	require.True(t, s.step(b, nil, r).Suspect)
 	require.Equal(t, "a", s.groupsOf())
 }
@@ -208,7 +208,7 @@ func TestReplacedInItsPlace(t *testing.T) {
 			there = pgtest.One[string](s.DB, "SELECT ctid::text FROM pgfifo.jobs WHERE id = $1", ids[1])
 		}
 		if ask {
-			require.NoError(t, b.Lend(func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
+			require.NoError(t, b.Lend(t.Context(), func() { require.NoError(t, b.borrow(t.Context(), b.Loan())) }))
 			require.NoError(t, b.KeepWrites(t.Context()))
 		}
 		jobs := array.Of(ids[1:], array.Int[int64])
@@ -338,7 +338,7 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 	k := s.keeper()
 	k.Dialer.Bounds.ServerSilence = time.Hour // of lanes, which the server does not end meanwhile
 	b, _ := s.borrow(k, "a")
-	require.ErrorIs(t, b.Lend(func() {
+	require.ErrorIs(t, b.Lend(t.Context(), func() {
 		_, err := b.Loan().PgxTx(t.Context())
 		require.NoError(t, err)
 		s.Terminate(k.session().conn.PgConn().PID())
@@ -348,7 +348,7 @@ func TestTransactionEndsWithTheSession(t *testing.T) {
 	s.Enqueue(1, "b")
 	require.NoError(t, k.Connect(t.Context()))
 	b, _ = s.borrow(k, "b")
-	require.ErrorIs(t, b.Lend(func() {
+	require.ErrorIs(t, b.Lend(t.Context(), func() {
 		k.session().end(errSilent)
 		ctx := context.WithoutCancel(t.Context())
 		_, err := b.Loan().PgxTx(ctx)

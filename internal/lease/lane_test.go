@@ -74,7 +74,7 @@ func TestStepSettles(t *testing.T) {
 	// Commit itself fails, for a constraint that the handler's writes break.
 	s.Exec("CREATE TABLE once (id integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
 	h = s.claim(l, "a")
-	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "INSERT INTO once VALUES (1), (1)") }))
+	require.NoError(t, l.Lend(t.Context(), func() { s.do(s.pgxTx(h), "INSERT INTO once VALUES (1), (1)") }))
 	require.ErrorContains(t, s.unsettled(l, succeed(h), b), "23505")
 	require.Empty(t, s.Locked())
 

@@ -16,9 +16,8 @@ import (
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
 type Loan struct {
 	lane   *Lane
-	from   *Borrower       // which gets it a lane when it needs one; nil: it has one
-	until  context.Context // it waits for a lane no longer; nil: as long as who asks
-	shared bool            // other jobs of the group may run beside its own
+	from   *Borrower // which gets it a lane when it needs one; nil: it has one
+	shared bool      // other jobs of the group may run beside its own
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool
@@ -156,9 +155,6 @@ func (l *Loan) endLargeObjects() {
 // Loan returns the held transaction as the handler that runs now, or the next one, is to have it.
 func (l *Lane) Loan() *Loan { return l.loan }
 
-// Until says that ctx is the context of the handler that is about to run: its end ends a wait for a lane.
-func (l *Loan) Until(ctx context.Context) { l.until = ctx }
-
 // borrow sees to it that the loan has a lane.
 func (l *Loan) borrow(ctx context.Context) error {
 	if l.from == nil {
@@ -186,7 +182,7 @@ func (l *Loan) nest(ctx context.Context) (*nest, error) {
 // the lane's prepared statements.
 //
 // Of a batch, jobs may be lent one after the other, with KeepWrites between them.
-func (l *Lane) Lend(handler func()) error {
+func (l *Lane) Lend(_ context.Context, handler func()) error {
 	l.lend()
 	handler()
 	return l.takeBack()

@@ -108,11 +108,11 @@ func TestNothingOutlivesItsJob(t *testing.T) {
 		s, l, h := held(t, 2)
 		s.Exec("CREATE TABLE effects (v text)")
 		var use func() error
-		require.NoError(t, l.Lend(func() { use = keep(s, h) }))
+		require.NoError(t, l.Lend(t.Context(), func() { use = keep(s, h) }))
 		require.Error(t, use(), "when the handler has returned")
 		h = s.step(l, succeed(h), &Request{Key: group("a")})
 		require.Error(t, use(), "when the next job is claimed")
-		require.NoError(t, l.Lend(func() {
+		require.NoError(t, l.Lend(t.Context(), func() {
 			require.Error(t, use(), "in the next handler")
 			s.write(s.pgxTx(h), "the next job's")
 			require.Error(t, use(), "in the next job's transaction")
@@ -132,7 +132,7 @@ func TestConnOutlivesNoJob(t *testing.T) {
 	s, l, h := held(t, 2)
 	s.Exec("CREATE TABLE effects (v text)")
 	var conn *pgx.Conn
-	require.NoError(t, l.Lend(func() { conn = s.pgxTx(h).Conn() }))
+	require.NoError(t, l.Lend(t.Context(), func() { conn = s.pgxTx(h).Conn() }))
 	late := func() {
 		t.Helper()
 		_, err := conn.Exec(t.Context(), "INSERT INTO effects VALUES ('late')")
@@ -153,7 +153,7 @@ func TestConnOutlivesNoJob(t *testing.T) {
 		require.NoError(t, l.Beat(t.Context()))
 		late()
 	})
-	require.NoError(t, l.Lend(func() { s.write(s.pgxTx(h), "the next job's") }))
+	require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "the next job's") }))
 	s.end(l, succeed(h)...)
 	require.Equal(t, []string{"the next job's"}, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 }
@@ -184,7 +184,7 @@ func TestStatementUnderWayIsCutOff(t *testing.T) {
 		s, l, h := held(t, 1)
 		pid := l.pg().PID()
 		var leaked <-chan error
-		err := l.Lend(func() {
+		err := l.Lend(t.Context(), func() {
 			leaked = beside(begin(s, h))
 			s.Until(func() bool { return s.Active(pid) })
 		})
@@ -229,7 +229,7 @@ func TestStatementHeldBack(t *testing.T) {
 		l := s.dial(d)
 		h := s.claim(l, "a")
 		var ended <-chan error
-		require.ErrorIs(t, l.Lend(func() {
+		require.ErrorIs(t, l.Lend(t.Context(), func() {
 			tx := s.pgxTx(h)
 			ended = beside(func() error { return use(t.Context(), tx) })
 			<-tracer.held

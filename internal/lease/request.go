@@ -17,9 +17,9 @@ type Request struct {
 	// Shared says that several jobs of the group may run at once: the claim must hold one of the group's slots, and
 	// one of the queue's if that has a limit. It takes one job, of one group, and looks below any floor.
 	Shared bool
-	// Suspect says that a session may claim a head that may be what has killed its workers (Held.Suspect). Without it
-	// the claim tells of such a head, and nobody has its group then. Not together with With.
-	Suspect bool
+	// SuspectAllowed says that a session claims the head also if it may be what has killed its workers (Held.Suspect).
+	// Without it the claim tells of such a head, and nobody has its group then. Not together with With.
+	SuspectAllowed bool
 	// Floor is an id up to which the jobs of the group are finished: the claim does not look at those. Only a lane
 	// whose number is at most Learned uses it: see the floors of package schedule.
 	Floor, Learned int64

@@ -170,7 +170,7 @@ func (r *round) sendClaims(p *pipeline) {
 	}
 	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
-	suspect := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.Suspect) })
+	allowed := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.SuspectAllowed) })
 	p.send(stmtKeepLock, keys, nil)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
@@ -178,7 +178,7 @@ func (r *round) sendClaims(p *pipeline) {
 		h.token = row.int64()
 		a.heads = append(a.heads, h)
 	})
-	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, suspect), heads)
+	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, allowed), heads)
 	if r.batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {

@@ -22,7 +22,7 @@ func (s *stage) pgxTx(h *Hold) pgx.Tx {
 
 func TestErrorInHandlerKeepsLocks(t *testing.T) {
 	s, l, h := held(t, 2)
-	err := l.Lend(func() {
+	err := l.Lend(t.Context(), func() {
 		_, err := s.pgxTx(h).Exec(t.Context(), nonsense)
 		require.ErrorContains(t, err, "22012")
 		require.Equal(t, []string{"a", "a/1"}, s.Locked())
@@ -60,7 +60,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 		for _, fails := range []bool{false, true} { // one that also failed is told apart from one that only did
 			h := s.claim(l, "a")
 			require.Equal(t, int64(1), h.ID, "still there, and the lane can go on")
-			err := l.Lend(func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
+			err := l.Lend(t.Context(), func() { _, _ = s.pgxTx(h).Exec(t.Context(), sql) })
 			require.Equal(t, caught == "when it returns", err != nil)
 			if err == nil && !fails {
 				require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
@@ -83,7 +83,7 @@ func TestHandlerThatEndsTheTransaction(t *testing.T) {
 
 func TestRowsLeftOpen(t *testing.T) {
 	s, l, h := held(t, 1)
-	err := l.Lend(func() {
+	err := l.Lend(t.Context(), func() {
 		rows, err := s.pgxTx(h).Query(t.Context(), "SELECT generate_series(1, 100000)")
 		require.NoError(t, err)
 		require.True(t, rows.Next())
@@ -98,7 +98,7 @@ func TestRowsLeftOpen(t *testing.T) {
 // database/sql knows its open rows, and closes them.
 func TestBunRowsLeftOpen(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		tx, err := h.loan.BunTx(t.Context())
 		require.NoError(t, err)
 		//nolint:rowserrcheck,sqlclosecheck // on purpose
@@ -125,7 +125,7 @@ func (s *stage) slow(c *pgx.Conn, exec func(ctx context.Context, sql string) err
 // cancelled has a statement of the held transaction cancelled, after which the group, a, is held as before.
 func (s *stage) cancelled(l *Lane, h *Hold) {
 	s.Helper()
-	require.NoError(s, l.Lend(func() {
+	require.NoError(s, l.Lend(s.Context(), func() {
 		tx := s.pgxTx(h)
 		err := s.slow(tx.Conn(), func(ctx context.Context, sql string) error {
 			_, err := tx.Exec(ctx, sql)

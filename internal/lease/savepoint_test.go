@@ -40,7 +40,7 @@ func TestOneSavepointForAJob(t *testing.T) {
 		},
 	}, func(t *testing.T, do func(s *stage, h *Hold)) {
 		s, h, settled := effects(t)
-		require.NoError(t, h.loan.lane.Lend(func() { do(s, h) }))
+		require.NoError(t, h.loan.lane.Lend(t.Context(), func() { do(s, h) }))
 		require.Equal(t, 1, pgtest.One[int](s.DB, `SELECT count(*) - 1 FROM pg_locks
 			WHERE pid = $1 AND locktype = 'transactionid' AND mode = 'ExclusiveLock'`, h.loan.lane.pg().PID()))
 		settled(true)
@@ -361,7 +361,7 @@ func TestTransactionsSideBySide(t *testing.T) {
 	}, func(t *testing.T, x row) {
 		pgtest.OverAll(t, map[string]bool{"success": true, "failure": false}, func(t *testing.T, success bool) {
 			s, h, settled := effects(t)
-			require.NoError(t, h.loan.lane.Lend(func() { x.do(s, h) }))
+			require.NoError(t, h.loan.lane.Lend(t.Context(), func() { x.do(s, h) }))
 			require.Zero(t, h.loan.lane.db.Stats().OpenConnections)
 			require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"), "nobody sees them before")
 			if success {

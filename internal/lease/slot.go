@@ -8,6 +8,9 @@ import "strings"
 //   - The look is gated on the lock of the group's row. That the transaction has an id says nothing here: the slot has
 //     given it one.
 //   - The mark that stops claims without a slot does not stop it. A pause does.
+//
+// With a parameter for that instead, every claim would cost 3 µs more, a twentieth: the look at the group's row is set
+// up with the others also where it is not made.
 
 var slotLooks = map[string]string{
 	stmtClaim:      stmtClaimSlot,

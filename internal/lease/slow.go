@@ -9,25 +9,22 @@ import (
 )
 
 // A slowSet has the groups whose jobs take long to settle: whatever a trigger of the user's waits for, say. It also has
-// those that are suspected of that, because they were settled together with others and it took long. A group that is
-// slow is settled by itself. Of those that are suspected together, a few are at first. If one of them is quick, so are
-// all the others settled by themselves, once. If none is, it is the transactions that take long (their commits, a
-// trigger of the statement's), and these groups go on together. A set that is full begins anew. The zero value is
-// ready.
+// those that are in doubt, because they were settled together with others and it took long. A group that is slow is
+// settled by itself. Of those that came into doubt together, a few are at first. If one of them is quick, some other
+// group is to blame: then each of the others is settled by itself, once. If none is, it is the transactions that take
+// long (their commits, a trigger of the statement's): then the set begins anew, as it does when it is full. The zero
+// value is ready.
 type slowSet struct {
 	mu    sync.Mutex
-	all   map[groups.Key]*suspicion // nil: slow
-	usual time.Duration             // what a transaction takes, however little it settles, if that is long
+	all   map[groups.Key]*doubt // nil: slow
+	usual time.Duration         // what a transaction takes, however little it settles, if that is long
 }
 
-// A suspicion is against the groups of n jobs that were settled in one transaction.
-type suspicion struct {
-	n     int
-	took  time.Duration
-	tried int           // how many were to be settled by themselves
-	slow  int           // how many of them took long
-	least time.Duration // of these
-	quick bool          // one of them did not
+// A doubt is about the groups whose jobs were settled in one transaction.
+type doubt struct {
+	tried int  // how many were to be settled by themselves
+	slow  int  // how many of them took long
+	quick bool // one of them did not
 }
 
 // is reports whether a group was slow by itself.
@@ -46,8 +43,6 @@ func (s *slowSet) apart(key groups.Key) bool {
 	switch {
 	case !known || of == nil:
 		return known
-	case !s.stands(of):
-		return false
 	case of.quick:
 		return true
 	}
@@ -62,9 +57,9 @@ func (s *slowSet) add(key groups.Key) {
 	s.set(key, nil)
 }
 
-func (s *slowSet) set(key groups.Key, of *suspicion) {
+func (s *slowSet) set(key groups.Key, of *doubt) {
 	if s.all == nil || len(s.all) >= tuning.Known {
-		s.all = make(map[groups.Key]*suspicion)
+		s.all = make(map[groups.Key]*doubt)
 	}
 	s.all[key] = of
 }
@@ -75,9 +70,6 @@ func (s *slowSet) long(n int, took time.Duration) bool {
 	return took-s.usual >= tuning.Slow+time.Duration(n)*tuning.Gap
 }
 
-// stands reports whether a suspicion is not explained by what all transactions take.
-func (s *slowSet) stands(of *suspicion) bool { return of != nil && s.long(of.n, of.took) }
-
 // tookTogether says how long it took to settle jobs of several groups in one transaction.
 func (s *slowSet) tookTogether(some []*settlement, took time.Duration) {
 	s.mu.Lock()
@@ -85,7 +77,7 @@ func (s *slowSet) tookTogether(some []*settlement, took time.Duration) {
 	if !s.long(len(some), took) {
 		return
 	}
-	of := &suspicion{n: len(some), took: took}
+	of := new(doubt)
 	for _, one := range some {
 		if old, known := s.all[one.head.Key]; !known || old != nil {
 			s.set(one.head.Key, of)
@@ -107,15 +99,13 @@ func (s *slowSet) tookAlone(key groups.Key, n int, took time.Duration) {
 		delete(s.all, key)
 	}
 	switch {
-	case !s.stands(of):
+	case of == nil:
 	case !long:
 		of.quick = true
 	default:
-		if of.slow++; of.slow == 1 || took < of.least {
-			of.least = took
-		}
+		of.slow++
 		if of.slow == tuning.Few && !of.quick {
-			s.usual = of.least
+			s.usual, s.all = took, nil
 		}
 	}
 }

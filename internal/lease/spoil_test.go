@@ -99,7 +99,7 @@ func TestSpoiledLane(t *testing.T) {
 		}, true},
 	}, func(t *testing.T, name string, x row) {
 		s, l, h := held(t, 1)
-		require.NoError(t, l.Lend(func() { require.NoError(t, x.run(s.pgxTx(h))) }))
+		require.NoError(t, l.Lend(t.Context(), func() { require.NoError(t, x.run(s.pgxTx(h))) }))
 		_, _, err := l.Step(t.Context(), succeed(h), nil)
 		require.Equal(t, name == "ended by hand", err != nil, err)
 		require.Equal(t, x.want, l.Spoiled())
@@ -134,7 +134,7 @@ func TestSettingLeftByAFunction(t *testing.T) {
 		}
 		h := s.claim(l, "a")
 		var was, is string
-		require.NoError(t, l.Lend(func() {
+		require.NoError(t, l.Lend(t.Context(), func() {
 			tx := s.pgxTx(h)
 			was = show(tx)
 			s.do(tx, "SELECT leave($1, $2)", setting, value)
@@ -142,7 +142,7 @@ func TestSettingLeftByAFunction(t *testing.T) {
 		}))
 		h = s.step(l, succeed(h), &Request{Key: group("a")})
 		require.Equal(t, ids[1], h.ID)
-		require.NoError(t, l.Lend(func() { is = show(s.pgxTx(h)) }))
+		require.NoError(t, l.Lend(t.Context(), func() { is = show(s.pgxTx(h)) }))
 		require.Equal(t, was, is)
 		s.end(l, succeed(h)...)
 	})

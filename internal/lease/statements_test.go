@@ -36,7 +36,7 @@ func TestStatementsTakenAway(t *testing.T) {
 			l := s.lane()
 			for range 2 {
 				h := s.claim(l, "a")
-				err := l.Lend(func() {
+				err := l.Lend(t.Context(), func() {
 					tx := s.pgxTx(h)
 					require.NoError(t, take(t.Context(), tx))
 					if fails {
@@ -75,7 +75,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 			l := s.dial(d)
 			h := s.claim(l, "a")
 			require.Empty(t, s.found(l))
-			require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), takeUnseen) }))
+			require.NoError(t, l.Lend(t.Context(), func() { s.do(s.pgxTx(h), takeUnseen) }))
 			var err error
 			if kept {
 				err = l.KeepWrites(t.Context())
@@ -101,7 +101,7 @@ func TestStatementsTakenAwayUnseen(t *testing.T) {
 // A session that ends before the statements are there again is a lost one: the handler has not failed.
 func TestStatementsTakenAwayFromALostSession(t *testing.T) {
 	s, l, h := held(t, 1)
-	require.ErrorIs(t, l.Lend(func() {
+	require.ErrorIs(t, l.Lend(t.Context(), func() {
 		require.NoError(t, s.pgxTx(h).Conn().DeallocateAll(t.Context()))
 		s.Terminate(l.pg().PID())
 	}), ErrLost)
@@ -111,7 +111,7 @@ func TestStatementsTakenAwayFromALostSession(t *testing.T) {
 func TestStatementsLeftAlone(t *testing.T) {
 	s, l, h := held(t, 1)
 	var last string
-	require.NoError(t, l.Lend(func() { s.do(s.pgxTx(h), "SELECT 'the last'") }))
+	require.NoError(t, l.Lend(t.Context(), func() { s.do(s.pgxTx(h), "SELECT 'the last'") }))
 	last = pgtest.One[string](s.DB, "SELECT query FROM pg_stat_activity WHERE pid = $1", l.pg().PID())
 	require.Equal(t, "SELECT 'the last'", last)
 }
@@ -184,8 +184,8 @@ func TestOwnStatementsSpoilNothing(t *testing.T) {
 // plans returns those of the statements that each claim runs, in a transaction that has locked groups.
 func plans(t *testing.T) *pgtest.Plans {
 	s := newStage(t)
-	s.Exec("INSERT INTO pgfifo.queues VALUES ('q', 1, false, 1000)") // without the mark: claims go on
-	s.Exec("INSERT INTO pgfifo.slots (queue, n) SELECT 'q', n FROM generate_series(1, 1000) n")
+	s.limit(1000)
+	s.Exec("DELETE FROM pgfifo.pauses") // without the mark: claims go on
 	return &pgtest.Plans{
 		DB:      s.DB,
 		Connect: func() (*pgx.Conn, error) { return s.dialer(Bounds{}).Connect(t.Context()) },
@@ -239,7 +239,7 @@ func TestRestoreIsParsedWithPlainBackslashes(t *testing.T) {
 	d.Pool.ConnConfig.RuntimeParams["search_path"] = `"a\tb"`
 	l := s.dial(d)
 	h := s.claim(l, "a")
-	require.NoError(t, l.Lend(func() {
+	require.NoError(t, l.Lend(t.Context(), func() {
 		_, err := s.pgxTx(h).Exec(t.Context(), "SET LOCAL standard_conforming_strings TO off")
 		require.NoError(t, err)
 	}))

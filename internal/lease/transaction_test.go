@@ -30,7 +30,7 @@ func effects(t *testing.T) (s *stage, h *Hold, settled func(success bool) []stri
 	return s, h, func(success bool) []string {
 		t.Helper()
 		if success {
-			require.NoError(t, l.Lend(func() {}))
+			require.NoError(t, l.Lend(t.Context(), func() {}))
 			s.end(l, succeed(h)...)
 		} else {
 			require.NoError(t, l.Undo(t.Context()))

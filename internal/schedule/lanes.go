@@ -140,7 +140,7 @@ func (t *Turns) Return(queue string, next *Turn) {
 		t.lanes.begin(queue)
 	}
 	for _, turn := range append([]*Turn{next}, next.with...) {
-		t.done(turn, Outcome{More: true, Priority: turn.priority, Suspect: turn.suspect, NoCompany: turn.noCompany})
+		t.done(turn, Outcome{More: true, Priority: turn.priority, Untried: turn.suspect, NoCompany: turn.noCompany})
 	}
 }
 

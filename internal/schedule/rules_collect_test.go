@@ -227,7 +227,7 @@ func TestCollectBesideWork(t *testing.T) {
 // fence runs a handler that asks for a token.
 func (s *stage) fence(l *lease.Lane, h *lease.Hold) (token int64) {
 	s.Helper()
-	require.NoError(s, l.Lend(func() {
+	require.NoError(s, l.Lend(s.Context(), func() {
 		var err error
 		token, err = l.Loan().Fence(s.Context(), h.Key)
 		require.NoError(s, err)

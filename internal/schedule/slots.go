@@ -72,8 +72,9 @@ func (t *Turns) queueUp(turn *Turn) {
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
-		turn.tried, turn.misses, turn.troubles, turn.Unavailable = was.tried, was.misses, was.troubles, was.Unavailable
-		turn.single, turn.noCompany, turn.hurried = was.single, was.noCompany, was.hurried
+		turn.tried, turn.misses, turn.Unavailable = was.tried, was.misses, was.Unavailable
+		turn.troubles, turn.refused, turn.hurried = was.troubles, was.refused, was.hurried
+		turn.single, turn.noCompany = was.single, was.noCompany
 		delete(t.checking, key)
 	}
 	return turn

@@ -15,8 +15,8 @@ func suspected(t *testing.T, turns *Turns) {
 	t.Helper()
 	for n := turns.View().Ready; n > 0; n-- {
 		turn := turns.TryNext()
-		require.False(t, turn.Request().Suspect)
-		turns.Done(turn, Outcome{More: true, Suspect: true})
+		require.False(t, turn.Request().SuspectAllowed)
+		turns.Done(turn, Outcome{More: true, Untried: true})
 	}
 }
 
@@ -45,7 +45,7 @@ func TestSuspectsWaitForEachOther(t *testing.T) {
 		s, one, two := twoOfSuspects(t)
 
 		first := next(one)
-		require.True(t, first.Request().Suspect)
+		require.True(t, first.Request().SuspectAllowed)
 		require.Nil(t, next(one))
 		require.Nil(t, next(two))
 		require.Zero(t, one.Offer(ready("a", "b")), "that they wait is no news")
@@ -67,7 +67,7 @@ func TestSuspectsWaitForEachOther(t *testing.T) {
 		require.False(t, two.Again(second, Outcome{Finished: 1, More: true}), "its end is to be recorded first")
 		two.Done(second, Outcome{Finished: 1})
 		third := next(one)
-		require.True(t, third.Suspect(), "at once")
+		require.True(t, third.SuspectAllowed(), "at once")
 		one.Done(third, Outcome{Missed: true})
 		require.True(t, s.free(), "it has not begun")
 	})
@@ -124,7 +124,7 @@ func TestSuspectOfALaneThatStops(t *testing.T) {
 func TestNoSuspects(t *testing.T) {
 	turns := roomyTurns()
 	turns.Offer(ready("a"))
-	require.True(t, next(turns).Request().Suspect)
+	require.True(t, next(turns).Request().SuspectAllowed)
 }
 
 // A group does not wait whose head is another job by now.
@@ -144,7 +144,7 @@ func TestSuspectGoes(t *testing.T) {
 			newHead(turns)
 			turn := next(turns)
 			require.Equal(t, "b", turn.GroupID)
-			require.False(t, turn.Request().Suspect, "the claim has to tell")
+			require.False(t, turn.Request().SuspectAllowed, "the claim has to tell")
 			turns.Started(turn, 2, false, false)
 			require.False(t, s.free(), "that is no matter of the other one")
 		})

@@ -9,22 +9,17 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A group is in trouble while the server refuses something about it. It is left alone then, longer each time.
+// A group is in trouble while the server refuses something about it. It is left alone then, longer each time, until one
+// of its jobs is finished. The trouble of a claim that comes two minutes after the last one is new: others have worked
+// the group meanwhile.
 //
-// A claim that is missed halves the next rest: another worker may meet the same trouble, or has mended it, or there are
-// no jobs any more. So a group that is none of this process's business any more is forgotten within minutes.
-//
-// The first miss behind a trouble is no evidence of that. The trouble may have left an attempt of a session that is to
-// be counted: then all claims are missed until a scout has freed the group. So a scout looks at once, as it does at any
-// group that was missed. Else the misses would take back what each trouble adds, and no rest would be longer than the
-// first.
+// A claim that is missed is no evidence of that: another worker may meet the same trouble. Or the trouble has left an
+// attempt of a session that is to be counted, and all claims are missed until a scout has freed the group. So a scout
+// looks, as it does at any group that was missed.
 //
 // A notice ends the rest: who has mended the trouble enqueues, or calls RetryNow. But a group that is enqueued to all
 // the time is not to be tried all the time: between two such tries there is half the rest at least. What nobody tells
 // of waits for the end of the rest.
-
-// maxTroubles is the first number whose rest is the longest. More would only take longer to forget.
-const maxTroubles = tuning.Many + 1
 
 // troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
 func troubleDelay(n int) time.Duration {
@@ -33,18 +28,21 @@ func troubleDelay(n int) time.Duration {
 
 // leaveAlone parks a group that is in trouble. announced says that a notice came since its claim, which may be older
 // than what the notice tells of.
-func (t *Turns) leaveAlone(turn *Turn, missed, announced bool) {
-	if missed {
-		turn.troubles--
-	} else {
-		turn.troubles = min(turn.troubles+1, maxTroubles)
-	}
-	turn.resting = true
-	at := time.Now().Add(troubleDelay(turn.troubles))
+func (t *Turns) leaveAlone(turn *Turn, announced bool) {
+	turn.troubles++
+	turn.refused, turn.resting = time.Now(), true
+	at := turn.refused.Add(troubleDelay(turn.troubles))
 	if announced {
 		at = turn.hurry(at)
 	}
 	t.park(turn, at)
+}
+
+// forgetTrouble forgets trouble that is long ago. It is called when a claim begins: a handler may take as long.
+func (t *Turn) forgetTrouble() {
+	if t.troubles > 0 && time.Since(t.refused) > 2*tuning.Long {
+		t.troubles = 0
+	}
 }
 
 // leftAlone reports whether the group waits because it is in trouble.

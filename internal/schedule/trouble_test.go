@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -23,16 +24,13 @@ func TestTroubleWithJobsBehind(t *testing.T) {
 		turns.Due()
 		require.Same(t, turn, turns.TryNext())
 	}
-	turns.Done(turn, Outcome{Missed: true})
-	turn = looked(t, turns)
-	require.Equal(t, 3, turn.troubles, "the first miss may be of that trouble's own making")
-	turns.Done(turn, Outcome{Missed: true})
-	require.Zero(t, turns.View().Watched, "it is not watched")
-	require.Equal(t, 2, turn.troubles, "and so it is forgotten in the end, if it has no jobs")
-	turn.at = time.Now()
-	turns.Due()
-	require.Same(t, turn, turns.TryNext())
+	for range 2 {
+		turns.Done(turn, Outcome{Missed: true})
+		turn = looked(t, turns)
+		require.Equal(t, 3, turn.troubles, "a miss may be of that trouble's own making")
+	}
 	turns.Done(turn, Outcome{Trouble: true})
+	require.Equal(t, 4, turn.troubles)
 	turn.at = time.Now()
 	turns.Due()
 	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true})
@@ -50,20 +48,11 @@ func TestTroubleWithMissesBetween(t *testing.T) {
 		for range tuning.Many {
 			turns.Done(turn, Outcome{Trouble: true})
 			untilTried(t, turns, turn)
-			untilWatched(t, turns, turn)
+			turns.Done(turn, Outcome{Missed: true})
 			turn = looked(t, turns)
 		}
 		require.Greater(t, time.Since(begin), tuning.Long)
 	})
-}
-
-// untilWatched has all claims of a group missed until it is watched.
-func untilWatched(t *testing.T, turns *Turns, turn *Turn) {
-	t.Helper()
-	missed := Outcome{Missed: true}
-	for turns.Done(turn, missed); turns.View().Watched == 0; turns.Done(turn, missed) {
-		untilTried(t, turns, turn)
-	}
 }
 
 // looked has the scout find that the group which is watched is free, and takes it.
@@ -77,6 +66,20 @@ func looked(t *testing.T, turns *Turns) *Turn {
 	turn := turns.TryNext()
 	require.Equal(t, keys[0], turn.Key)
 	return turn
+}
+
+// So it is if each try takes long, because the handler does.
+func TestTroubleBehindSlowHandlers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.Offer(ready("a"))
+		turn := turns.TryNext()
+		for n := range tuning.Many {
+			time.Sleep(tuning.Few * tuning.Long)
+			turns.Done(turn, Outcome{Trouble: true})
+			require.Equal(t, troubleDelay(n+1), untilTried(t, turns, turn))
+		}
+	})
 }
 
 // untilTried lets time pass until the group is in line again, takes it, and returns how long that took.
@@ -108,12 +111,19 @@ func longTrouble(t *testing.T) (*Turns, *Turn) {
 func TestTroubleIsForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		turns, turn := longTrouble(t)
-		begin := time.Now()
 		turns.Done(turn, Outcome{Missed: true})
+		time.Sleep(2 * tuning.Long)
 		turn = looked(t, turns)
-		untilWatched(t, turns, turn)
-		require.Zero(t, turn.troubles)
-		require.Less(t, time.Since(begin), 2*tuning.Long)
+		turns.Done(turn, Outcome{Trouble: true})
+		require.Equal(t, tuning.Slow, untilTried(t, turns, turn))
+
+		turns, turn = longTrouble(t)
+		turns.Done(turn, Outcome{Missed: true})
+		turns.Recheck([]groups.Key{turn.Key})() // it has no jobs
+		turns.Announce(turn.Key, turn.head+1)
+		turn = turns.TryNext()
+		turns.Done(turn, Outcome{Trouble: true})
+		require.Equal(t, tuning.Slow, untilTried(t, turns, turn))
 	})
 }
 
@@ -152,7 +162,7 @@ func TestNoticesDuringTrouble(t *testing.T) {
 				tries++
 			}
 		}
-		require.InDelta(t, 2*time.Hour/tuning.Long, tries, 2*maxTroubles)
+		require.InDelta(t, 2*time.Hour/tuning.Long, tries, 2*tuning.Many)
 	})
 }
 

@@ -28,7 +28,8 @@ type Turn struct {
 	team       *team     // nil, or the one of its lane, which has run a job of the group and goes on there
 	full       bool      // parked, because its claim was missed while there were jobs to run
 	nextLocked int       // how often in a row its claim was missed because somebody had just locked the next job
-	suspect    bool      // its claim may take a suspect: the one before has told of that
+	suspect    bool      // its head is one, of which the claim before has told
+	allowed    bool      // its claim may take a suspect
 	tried      time.Time // when its claim was missed last
 	asks       bool      // watched for want of a slot: when it is looked at, another claim of the queue may try
 	noCompany  bool      // the head is not to be worked in company: it has failed before, say
@@ -48,12 +49,12 @@ type Turn struct {
 	index          int       // its place in the heap of those that are due later
 	holder         int64     // transaction id of another process's worker
 
-	ahead    int   // jobs behind the head, as far as they were counted; a hint
-	spent    int   // turns since it was found
-	single   int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
-	troubles int   // troubles since its last finished job, less one for each miss, except the first after a trouble
-	troubled bool  // its last claim was trouble
-	resting  bool  // parked because it is in trouble
+	ahead    int       // jobs behind the head, as far as they were counted; a hint
+	spent    int       // turns since it was found
+	single   int64     // up to this id its jobs run one at a time, for a batch has failed; or 0
+	troubles int       // troubles one after the other
+	refused  time.Time // when the last one was
+	resting  bool      // parked because it is in trouble
 	// hurried is the time of the last try that a notice has brought forward.
 	hurried time.Time
 	misses  misses
@@ -73,8 +74,8 @@ func (t *Turn) With() []*Turn { return t.with }
 // HasSlot reports whether its claim is for a slot of the queue, too.
 func (t *Turn) HasSlot() bool { return t.slot }
 
-// Suspect reports whether its claim may take a head that may be what has killed its workers.
-func (t *Turn) Suspect() bool { return t.suspect }
+// SuspectAllowed reports whether its claim may take a head that may be what has killed its workers.
+func (t *Turn) SuspectAllowed() bool { return t.allowed }
 
 // Shared reports whether other jobs of its group may run beside the one that it is to claim.
 func (t *Turn) Shared() bool { return t.shared }
@@ -82,7 +83,7 @@ func (t *Turn) Shared() bool { return t.shared }
 // Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
-	r.Jobs, r.Slot, r.Shared, r.Suspect = t.jobs, t.slot, t.shared, t.suspect
+	r.Jobs, r.Slot, r.Shared, r.SuspectAllowed = t.jobs, t.slot, t.shared, t.allowed
 	for i, other := range t.with {
 		r.With = append(r.With, other.request(i+1))
 	}

@@ -141,7 +141,8 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest = withLane, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
-	turn.suspect = turn.suspect || t.suspects == nil
+	turn.forgetTrouble()
+	turn.allowed = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
 	if turn.shared {
@@ -173,7 +174,7 @@ func (t *Turns) gather(turn *Turn, groups int) {
 // learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Suspect, o.Seen.Ahead
+	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Untried, o.Seen.Ahead
 	if !o.Missed {
 		turn.priority, turn.misses = o.Priority, misses{}
 	}
@@ -231,7 +232,7 @@ type Outcome struct {
 	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
 	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
 	NoCompany  bool          // the next claim is to be of this group only
-	Suspect    bool          // the head may be what has killed its workers, and was not tried for that: see Suspects
+	Untried    bool          // the head was not, because it may be what has killed its workers: see Suspects
 	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
 	Seen       lease.Seen    // what the claim has learned
 	Priority   int           // the head's, if that is the same as before
@@ -275,11 +276,9 @@ func (t *Turns) done(turn *Turn, o Outcome) {
 	} else {
 		turn.troubles = 0
 	}
-	troubled := turn.troubled
-	turn.troubled = o.Trouble
 	switch {
-	case o.Trouble, o.Missed && turn.troubles > 0 && !troubled:
-		t.leaveAlone(turn, o.Missed, again)
+	case o.Trouble:
+		t.leaveAlone(turn, again)
 	case o.Missed && turn.floor.id > 0: // one look without it
 		t.put(turn)
 	case o.Missed:
@@ -321,7 +320,7 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again && !turn.team.wants() {
 		return false
 	}
-	if o.Suspect && t.suspects.enter(turn) > 0 {
+	if o.Untried && t.suspects.enter(turn) > 0 {
 		return false
 	}
 	t.learn(turn, o)

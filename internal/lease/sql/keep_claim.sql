@@ -7,7 +7,7 @@
 --   $5 the session's number
 --   $6 whether the claim has a slot, pairwise. If not, the mark of a queue that has a limit stops it: its worker has
 --      not heard of the limit
---   $7 whether a suspect is claimed, pairwise
+--   $7 whether a suspect may be claimed, pairwise
 --
 -- For each group it is claim_many.sql, and the same argument holds: the row was locked before this snapshot was taken.
 -- That we have the lock does not say that the group was free: keep_lock.sql also locks a row that has got a session
@@ -27,10 +27,10 @@
 -- Tokens are drawn while the row is locked, so they grow with each claim of a group, and with those of fence.sql, whose
 -- sequence it is.
 WITH head AS MATERIALIZED (
-    SELECT k.n, k.queue, k.group_id, k.suspected, claim.*,
+    SELECT k.n, k.queue, k.group_id, k.suspect_allowed, claim.*,
            sum(claim.size) OVER upto <= $4::bigint OR count(*) OVER upto = 1 AS sent
     FROM unnest($1::text[], $2::text[], $3::bigint[], $6::boolean[], $7::boolean[])
-         WITH ORDINALITY AS k (queue, group_id, floor, slotted, suspected, n)
+         WITH ORDINALITY AS k (queue, group_id, floor, slotted, suspect_allowed, n)
     CROSS JOIN LATERAL (
         SELECT pg_catalog.array_agg(h.ctid) AS two
         FROM (SELECT h.ctid
@@ -68,7 +68,7 @@ WITH head AS MATERIALIZED (
     FROM head h
     WHERE g.queue = h.queue AND g.group_id = h.group_id AND h.sent
       AND (h.marked OR NOT h.paused AND coalesce(h.run_at, '-infinity') <= statement_timestamp()
-                       AND (h.suspected OR NOT h.suspect))
+                       AND (h.suspect_allowed OR NOT h.suspect))
     RETURNING h.n, g.token
 )
 SELECT h.n::integer, h.id,

@@ -55,7 +55,7 @@ var discovery = []Mutant{
 			"	case err != nil || !lease.Blames(err):\n		return nil")),
 	plant("trouble-not-parked", "a group about which the server refuses something is tried again at once, and again",
 		test("fifo", "TestTroubleIsOfItsGroup"),
-		in(turnsFile, "		t.leaveAlone(turn, o.Missed, again)\n", "		t.put(turn)\n")),
+		in(turnsFile, "		t.leaveAlone(turn, again)\n", "		t.put(turn)\n")),
 	plant("old-floor-behind-a-hook",
 		"a job that was redriven beside a slow hook is passed over by the claim that was given back for that",
 		test("fifo", "TestRedriveBehindAHook"),
