@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -154,7 +155,7 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 	}
 }
 
-// A name is printable for the function if it is for Go. What Unicode has not assigned, Go alone refuses.
+// A name is printable for the function if it is for the library, also if Unicode has not assigned it yet.
 func TestEnqueueFunctionNames(t *testing.T) {
 	s := newStaff(t, "")
 	var printable, others []string
@@ -162,13 +163,15 @@ func TestEnqueueFunctionNames(t *testing.T) {
 	for r := rune(1); r <= unicode.MaxRune; r++ {
 		switch {
 		case r >= 0xd800 && r < 0xe000, unicode.In(r, unicode.Han, unicode.Hangul) && r&0xff != 0: // a few of those
-		case unicode.IsPrint(r):
+		case r&0xff != 0 && r&0xfffe != 0xfffe && !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S,
+			unicode.Cc, unicode.Cf, unicode.Co, unicode.Z): // and of those without a meaning
+		case groups.ValidateID("name", string(r)) == nil:
 			if names.WriteRune(r); names.Len() > 120 {
 				printable = append(printable, names.String())
 				names.Reset()
 			}
 		case unicode.Is(unicode.Co, r) && r&0xff != 0: // and of those in private use
-		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Z):
+		default:
 			others = append(others, string(r))
 		}
 	}

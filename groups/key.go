@@ -42,9 +42,16 @@ func ValidateID(field, id string) error {
 		return fmt.Errorf("%w: %s %q is not valid UTF-8", ErrInvalidID, field, id)
 	}
 	for _, r := range id {
-		if !unicode.IsPrint(r) {
+		if !printable(r) {
 			return fmt.Errorf("%w: %s %q contains %U, which is not printable", ErrInvalidID, field, id, r)
 		}
 	}
 	return nil
+}
+
+// printable reports whether a character may be in a name. So may what Unicode has not given a meaning yet: it can come
+// from a program that knows a newer Unicode, or through SQL, and no group is to be beyond the verbs of operators.
+func printable(r rune) bool {
+	return unicode.IsPrint(r) || !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Cs, unicode.Co, unicode.Z,
+		unicode.Noncharacter_Code_Point, unicode.Other_Default_Ignorable_Code_Point)
 }

@@ -378,7 +378,7 @@ CREATE FUNCTION pgfifo.enqueue(
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $enqueue$
 #variable_conflict use_variable
 DECLARE
-    -- What Go's unicode.IsPrint says no to, and Unicode has given a meaning or keeps for none.
+    -- What is not printable, and what Unicode keeps for no meaning, as groups.ValidateID has it.
     unprintable CONSTANT text COLLATE "C" :=
         '[\u0001-\u001F\u007F-\u00A0\u00AD\u0600-\u0605\u061C\u06DD\u070F\u0890\u0891\u08E2'
         || '\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uE000-\uF8FF\uFDD0-\uFDEF\uFEFF\uFFF0-\uFFFB'
@@ -386,7 +386,7 @@ DECLARE
         || '\U0001FFFE\U0001FFFF\U0002FFFE\U0002FFFF\U0003FFFE\U0003FFFF\U0004FFFE\U0004FFFF'
         || '\U0005FFFE\U0005FFFF\U0006FFFE\U0006FFFF\U0007FFFE\U0007FFFF\U0008FFFE\U0008FFFF'
         || '\U0009FFFE\U0009FFFF\U000AFFFE\U000AFFFF\U000BFFFE\U000BFFFF\U000CFFFE\U000CFFFF\U000DFFFE\U000DFFFF'
-        || '\U000E0000-\U000E00FF\U000E01F0-\U0010FFFF]';
+        || '\U000E0000-\U000E00FF\U000E01F0-\U000E0FFF\U000EFFFE-\U0010FFFF]';
     now    CONSTANT timestamptz := clock_timestamp(); -- a procedure's statement may have begun long ago
     latest CONSTANT timestamptz := greatest(now + interval '365 days', now + interval '8760 hours'); -- or summer time
     names  text[] COLLATE "C";
