@@ -13,14 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the parts of programs in README.md take for granted.
-const readmeFrame = `package main
+// What the parts of programs in documents take for granted.
+const documentFrame = `package main
 
 import (
 	"context"
 	"database/sql"
+	"expvar"
 	"fmt"
+	"net/http"
 	"os"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -37,37 +40,43 @@ func check(error) {}
 
 func good([]*fifo.Job) (int, error) { return 0, nil }
 
-var _ = []any{fmt.Println, os.Getenv, pgx.ErrNoRows, pgxpool.New, migrations.Up}
+var _ = []any{fmt.Println, os.Getenv, pgx.ErrNoRows, pgxpool.New, migrations.Up, expvar.NewMap, http.Handle, time.Now}
 
 func main() {}
 `
 
-// The programs in README.md compile, and so do the parts.
-func TestREADMECompiles(t *testing.T) {
+// The programs in documents compile, and so do the parts.
+func TestDocumentsCompile(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	parts, programs := readmeFrame, 0
-	vet := func(source string) {
-		t.Helper()
-		file := filepath.Join(t.TempDir(), "main.go")
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
-		require.NoError(t, err, "%s\n%s", out, source)
-	}
-	blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
-	for i, b := range blocks {
-		if strings.HasPrefix(b[1], "package ") {
-			vet(b[1])
-			programs++
-			continue
+	for document, count := range map[string]struct{ blocks, programs int }{
+		"README.md": {6, 1}, "docs/production.md": {2, 1},
+	} {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		parts, programs := documentFrame, 0
+		blocks := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
+		for i, b := range blocks {
+			if strings.HasPrefix(b[1], "package ") {
+				vet(t, b[1])
+				programs++
+				continue
+			}
+			parts += fmt.Sprintf("\nfunc part%d(ctx context.Context, pool *pgxpool.Pool, "+
+				"client *fifo.Client, worker *fifo.Worker, db *sql.DB) {\n{\n%s}\n}\n", i, b[1])
 		}
-		parts += fmt.Sprintf("\nfunc part%d(ctx context.Context, "+
-			"client *fifo.Client, worker *fifo.Worker, db *sql.DB) {\n{\n%s}\n}\n", i, b[1])
+		require.Equal(t, count.programs, programs, document)
+		require.Len(t, blocks, count.blocks, document)
+		vet(t, parts)
 	}
-	require.Equal(t, 1, programs)
-	require.Len(t, blocks, 6)
-	vet(parts)
+}
+
+// vet requires that go vet finds nothing in the text of a program.
+func vet(t *testing.T, source string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", out, source)
 }
 
 // Tests that are named, or are links to their file: `TestA`, [`TestB`, `TestC`](b_test.go).

@@ -54,11 +54,12 @@
 //     have those of other groups charged that it shares a batch with: see Queue.BatchGroups. So that one job does not
 //     use up the attempts of others, those whose last attempt was lost are claimed one after the other in a worker,
 //     once it knows of them: the next when the end of one is recorded, or half a second after it has begun.
-//   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, nor does one of which the
-//     server refuses something: that is left alone for a while, longer each time, and counted (Stats.Troubles). The
-//     queues of a Worker share its lanes by time: a lane that is free works the queue that has used least, and queues
-//     that have used the same take turns. So a queue waits for the jobs that run, and not for another one's backlog.
-//     One that is not to wait for them keeps a lane: Queue.MinLanes.
+//   - Trouble stays where it is. A group that fails, waits or is paused holds up no other, unless its handler says
+//     Unavailable, which is for the whole queue. Nor does one of which the server refuses something: that is left alone
+//     for a while, longer each time, and counted (Stats.Troubles). The queues of a Worker share its lanes by time: a
+//     lane that is free works the queue that has used least, and queues that have used the same take turns. So a queue
+//     waits for the jobs that run, and not for another one's backlog. One that is not to wait for them keeps a lane:
+//     Queue.MinLanes.
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.
@@ -90,10 +91,10 @@
 // # Duplicates
 //
 // A message with a DedupID is enqueued once: another one with the same is a duplicate, for 5 minutes from the first, by
-// the server's clock. That is remembered when the job is done, dead or purged. Its receipt says so, with the first
-// job's id. Ids are those of the queue, or of each group (Settings). ContentID makes one from a payload. Of two that
-// are enqueued at once, the second waits for the first one's transaction: it is a duplicate if that commits, and takes
-// its place if not. A redrive is no enqueue.
+// the server's clock. That is remembered when the job is done, dead, deleted or purged. Its receipt says so, with the
+// first job's id. Ids are those of the queue, or of each group (Settings). ContentID makes one from a payload. Of two
+// that are enqueued at once, the second waits for the first one's transaction: it is a duplicate if that commits, and
+// takes its place if not. A redrive is no enqueue.
 //
 // With Message.Replace the newer message wins, as long as the first one's job waits and has its id: its payload and
 // headers become the job's, in the job's place and at its time. A stream of newer messages postpones nothing, and each
@@ -101,9 +102,9 @@
 //
 // # Outages
 //
-// An outage of what jobs depend on is not their fault: a handler that returns Unavailable uses up no attempt. When
-// several groups of a queue have said so, the worker tries one job of it now and then, until one is done; then all of
-// them, at once.
+// An outage of what all jobs of a queue depend on is not their fault: a handler that returns Unavailable uses up no
+// attempt. When several groups of the queue have said so, the worker tries one job of it now and then, until one is
+// done; then all of them, at once. It is not for what one group alone depends on: see Unavailable.
 //
 // # Silence
 //
@@ -282,10 +283,12 @@
 //
 // Why and WhyJob answer the one question that is asked of a group or a job that stands still. RetryNow, Edit, Bury and
 // Delete change one job, wherever it is in its group, or say that it is held (ErrJobHeld). Move puts what waits into
-// another group or queue. None of them changes a running job, and none waits for one. (A handler should pause, redrive,
-// delete dead letters and configure on the pool, not in its job's transaction: until the job ends, others wait who do
-// the same.) Cancel ends what runs, by the handler's context, Terminate by force, and
-// WaitEmpty waits until nothing is left.
+// another group or queue. None of them changes a running job, and none waits for one. Cancel ends what runs, by the
+// handler's context, Terminate by force, and WaitEmpty waits until nothing is left.
+//
+// A handler pauses, redrives, deletes dead letters and configures on a pool, not in its job's transaction: until the
+// job ends, others wait who do the same. With the roles of package migrations it needs a second Client for that, on the
+// pool of an admin's login: a worker's may call Configure and Terminate, and gets 42501 for the others.
 //
 //	g := client.Queue("payments").Group("account-7")
 //	was, jobs, err := g.Pause(ctx, "under audit")

@@ -63,6 +63,9 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
+// A duplicate is no error: tx goes on, and what else was written in it commits. If that is only for a message that is
+// new, look at Receipt.Duplicate, and roll back.
+//
 // It adds rows to tx and no NOTIFY: the commit waits for no other, does not fail because workers cannot be told, and
 // PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds up no job, unless it has replaced one
 // (Message.Replace). It holds up no producer but those of the same DedupIDs and, with Config.CommitOrder, those of its

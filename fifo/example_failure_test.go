@@ -11,8 +11,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A partner that is down is not the job's fault: no attempt is counted. When more groups say so, the partner is asked
-// ever less often until it answers.
+// All invoices go through one bank. That it is down is not the job's fault: no attempt is counted. When more groups say
+// so, the bank is asked ever less often until it answers.
 func ExampleUnavailable() {
 	ctx := context.Background()
 	client := fifo.Open(pgtest.ExamplePool(), nil)

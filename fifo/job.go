@@ -93,6 +93,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // claims need that. So handlers of two groups may each decide by what the other one changes. Lock the rows that a
 // decision rests on, with SELECT ... FOR UPDATE, or decide in a transaction of your own.
 //
+// It begins with the claim of the job, or of its batch, and now() is that time: call clock_timestamp() for the present.
+// In a queue with Settings.SessionLease it begins with the first call.
+//
 // A statement that fails spoils the transaction, as always in PostgreSQL, until a Rollback of it or of one begun on it.
 // If the handler returns nil without that, the attempt has failed, with the error of the first such statement: its
 // SQLSTATE, and the server's words where they name what is in the database and quote no value.
@@ -141,10 +144,11 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 	return tx.Tx, err
 }
 
-// PgxTx is Tx for pgx, on the same connection and inside the same transaction; do not mix open rows of the two. If both
-// are open, the later one has a savepoint of its own. A Rollback of one undoes all that was written since it began,
-// through either of the two, committed or not, and ends all that were begun after it, on either. Once it has asked the
-// server for the savepoint, it waits for the answer even if ctx ends: that is one round trip, which waits for no lock.
+// PgxTx is Tx for pgx, with all that is said there (of now(), too), on the same connection and inside the same
+// transaction; do not mix open rows of the two. If both are open, the later one has a savepoint of its own. A Rollback
+// of one undoes all that was written since it began, through either of the two, committed or not, and ends all that
+// were begun after it, on either. Once it has asked the server for the savepoint, it waits for the answer even if ctx
+// ends: that is one round trip, which waits for no lock.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction.

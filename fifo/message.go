@@ -32,8 +32,11 @@ type Message struct {
 	// be JSON: for JSON[string], give the text as a type of your own. A struct with unexported fields only (a
 	// *bytes.Buffer, most errors) is ErrInvalidMessage, unless it has MarshalJSON or MarshalText.
 	Payload any
-	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it. Rounded up to
-	// microseconds; at most MaxDelay.
+	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it: a reminder is Ungrouped,
+	// or in a group of its own, unless the group is to wait. Rounded up to microseconds; at most MaxDelay.
+	//
+	// A program that may cancel the message has the handler read a flag in a table of its own: Scope.Delete is for
+	// operators.
 	Delay time.Duration
 	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
 	// it. A time that has passed is none. At most MaxDelay from now, by this process's clock; in microseconds.
@@ -51,7 +54,7 @@ type Message struct {
 	Headers Headers
 	// DedupID names the message among those of its queue, or of its group (Settings.DedupByGroup): while it is
 	// remembered, another message with it is a duplicate, which is not enqueued. See Receipt.Duplicate, ContentID. At
-	// most 128 bytes of printable UTF-8; empty: none.
+	// most 128 bytes of printable UTF-8; empty: none. If senders choose the id, refuse an empty one.
 	DedupID string
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
 	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. It does not

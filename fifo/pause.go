@@ -37,9 +37,10 @@ const MaxReasonBytes = 1024
 // included: at most MaxQueued are counted. If there are none, what is enqueued there later waits all the same; or the
 // name is not the one that was meant.
 //
-// In a handler, pause on the pool, not in the job's transaction. Until the job ends, workers do not see a pause that is
-// made in its transaction, and others who pause or resume the same queue or group wait. So do those who take jobs out
-// of that group, if a job blocks it. An attempt that fails undoes the pause.
+// A handler pauses on a pool, not in its job's transaction. With the roles of package migrations it needs a second
+// Client for that, on the pool of an admin's login: the worker's may neither pause nor resume (42501). Until the job
+// ends, workers do not see a pause that is made in its transaction, and others who pause or resume the same queue or
+// group wait. So do those who take jobs out of that group, if a job blocks it. An attempt that fails undoes the pause.
 func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, _, err = s.pause(ctx, "pause", reason)
 	return was, jobs, err

@@ -10,8 +10,8 @@ const minSnooze = 100 * time.Millisecond
 
 // Snooze wraps the error that a handler returns: the job is given back, to run after d at the earliest, and no attempt
 // is counted, however often. Its group waits. What the handler wrote through the job's transaction is undone. For what
-// is nobody's fault, and passes: a quota that is used up, a time at which nothing may be sent. If a partner is down,
-// see Unavailable.
+// is nobody's fault, and passes: a quota that is used up, a time at which nothing may be sent, an endpoint of one
+// tenant's that is down. If what all jobs of the queue depend on is down, see Unavailable.
 //
 // d is at least a tenth of a second and at most MaxDelay: what is less or more counts as that. A nil err stands for
 // "snoozed". In a BatchError it is for the jobs that it names. A BatchHandler that returns it by itself says it of the

@@ -4,8 +4,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
-// Unavailable wraps the error that a handler returns: what the job depends on is down. The job is given back and no
-// attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".
+// Unavailable wraps the error that a handler returns: what all jobs of the queue depend on is down. The job is given
+// back and no attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".
+//
+// If each group depends on something of its own, a tenant's endpoint say, return a plain error, RetryAfter or Snooze.
+// Unavailable slows down the whole queue: a group whose endpoint is up waits behind those whose are down, up to 5
+// seconds for each: a minute for 12.
 //
 // The group waits as the queue's Retry says, but a tenth of a second at least, and 5 seconds at most. For Retry each
 // time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a

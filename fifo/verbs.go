@@ -21,8 +21,8 @@ func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	})
 }
 
-// Delete removes a job for good, unless it runs, and undoes the block that it has made (BlockGroup). It returns what
-// RetryNow does.
+// Delete removes a job for good, unless it runs, and undoes the block that it has made (BlockGroup). Its DedupID stays
+// remembered. Delete returns what RetryNow does.
 func (s Scope) Delete(ctx context.Context, id int64) error {
 	return s.takeOut(ctx, "delete", id, false, nil)
 }

@@ -10,7 +10,7 @@ import (
 // moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, for a lane of
 // one, or because its workers try one job at a time (Unavailable, Stats.Probed). Somebody who changes the head by hand
 // holds it as well. On a hot standby it does not know who runs a job: see Groups. It returns ErrJobNotFound for a group
-// that has no jobs, and ErrInvalidID for a queue.
+// that has no jobs, also if it is paused (see Pauses), and ErrInvalidID for a queue.
 func (s Scope) Why(ctx context.Context) (Status, error) {
 	if s.level != ofGroup {
 		return Status{}, fmt.Errorf("%w: Why is for a group", ErrInvalidID)

@@ -332,7 +332,7 @@ type Stats struct {
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // times that a job has stopped its group, see BlockGroup
 	Discarded int64 // jobs that were given up and deleted
-	Unknown   int64 // attempts that this worker lost with their connection
+	Unknown   int64 // attempts that this worker lost with their connection, or abandoned but for JobTimeout
 	Lost      int64 // lost attempts, of any worker, that this one found and counted; they count as failed, too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others

@@ -21,11 +21,11 @@ var rolesSQL string
 // made members of them, with a CONNECTION LIMIT that keeps one program from using up the server's:
 //
 //	CREATE ROLE shop_web    LOGIN PASSWORD '...' CONNECTION LIMIT 40 IN ROLE pgfifo_producer;
-//	CREATE ROLE shop_worker LOGIN PASSWORD '...' CONNECTION LIMIT 60 IN ROLE pgfifo_worker;
+//	CREATE ROLE shop_worker LOGIN PASSWORD '...' CONNECTION LIMIT 64 IN ROLE pgfifo_worker;
 //
 // A worker process needs Concurrency + 2 connections and those of its client's pool, with queues that have SessionLease
-// Concurrency + 5, with queues of both kinds both. What a handler writes to tables of the application's needs rights of
-// its own, given to the worker's login.
+// Concurrency + 5, with queues of both kinds both. A rolling deploy has the old processes and the new ones at once.
+// What a handler writes to tables of the application's needs rights of its own, given to the worker's login.
 //
 // Roles belong to the whole cluster, so a member of a role has its rights in every database and schema where Grant was
 // called with that name. Two of the names may be the same: that role then has both parts.
