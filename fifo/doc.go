@@ -332,9 +332,10 @@
 //
 // For a server, have the tests run by
 //
-//	go run github.com/pgfifo/pgfifo/internal/pgserver/cmd/withserver go test ./...
+//	go run github.com/pgfifo/pgfifo/internal/pgserver/cmd/withserver@VERSION go test ./...
 //
-// which sets DATABASE_URL to one that it gets as this module's tests do.
+// with the version of this module that yours requires. It sets DATABASE_URL to one that it gets as this module's tests
+// do. (Without the version your go.mod would have to have what the server needs.)
 //
 // # What it costs
 //

@@ -67,7 +67,7 @@ type Failure struct {
 
 // Kinds of failure.
 const (
-	KindError   = "error"   // the handler returned an error
+	KindError   = "error"   // the handler returned an error, or the server refused the job's completion
 	KindPanic   = "panic"   // the handler panicked
 	KindTimeout = "timeout" // the handler failed after Worker.JobTimeout had passed
 	KindLost    = "lost"    // the outcome was not recorded: the worker or its connection died, or the server refused it

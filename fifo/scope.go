@@ -75,7 +75,8 @@ func (s Scope) Group(id string) Scope {
 }
 
 // In returns the Scope whose verbs run in a transaction of database/sql or bun. What is announced to workers is
-// announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error.
+// announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error, if they have anything to
+// do.
 func (s Scope) In(tx Tx) Scope {
 	plain, err := plainTx(tx)
 	s.in = &callerTx{db: sqlQuerier{plain}, err: err}

@@ -10,7 +10,8 @@ import (
 func TestValidateID(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{
-		"a", " ", "a b", "/", "é", "日本", "🙂", "\U0001faf9 of no meaning yet: \u0378", strings.Repeat("x", MaxIDBytes), strings.Repeat("é", MaxIDBytes/2),
+		"a", " ", "a b", "/", "é", "日本", "🙂", "no meaning yet: \u0378",
+		strings.Repeat("x", MaxIDBytes), strings.Repeat("é", MaxIDBytes/2),
 	} {
 		require.NoError(t, ValidateID("GroupID", id), id)
 		require.NoError(t, Key{id, id}.Validate(), id)
