@@ -116,10 +116,12 @@ func TestWorkerLacksRights(t *testing.T) {
 		} {
 			w := &fifo.Worker{Client: s.client(s.as(role))}
 			w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+			direct := &fifo.Worker{Client: w.Client, Direct: s.Pool.Config().ConnConfig} // which the owner may use
+			direct.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			_, one := w.RunOne(ctx)
-			for _, err := range []error{w.Run(ctx), one} {
+			for _, err := range []error{w.Run(ctx), one, direct.Run(ctx)} {
 				require.ErrorIs(t, err, fifo.ErrRights, role)
 				if role == outsider { // who has no right to the schema is not told what is in it
 					requireRefused(t, err, role)

@@ -7,11 +7,31 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// checkRights returns ErrRights if the role of the worker's connections cannot run what every worker runs. It asks at
-// the start: a right that is taken away later may be given again, so that is tried again like other trouble.
+// checkRights returns ErrRights if a role of the worker's connections cannot run what every worker runs. It asks at the
+// start: a right that is taken away later may be given again, so that is tried again like other trouble. With Direct
+// there are two logins. That of the pool is not asked if all its connections are in use: they may be until the worker
+// works.
 func (w *Worker) checkRights(ctx context.Context, on pgxQuerier) error {
+	if err := w.hasRights(ctx, on); err != nil || w.Direct == nil {
+		return err
+	}
+	brief, cancel := context.WithTimeout(ctx, tuning.Wait)
+	defer cancel()
+	conn, err := w.Client.connect(brief)
+	if err != nil && brief.Err() != nil {
+		return ctx.Err()
+	} else if err != nil {
+		return denied(err)
+	}
+	defer conn.Release()
+	return w.hasRights(ctx, conn)
+}
+
+func (w *Worker) hasRights(ctx context.Context, on pgxQuerier) error {
 	var role string
 	var lacks []string
 	err := each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("rights")), func(r row) error {
