@@ -285,7 +285,7 @@ func TestPromotedStandby(t *testing.T) {
 func (s *site) refusesStandby(url string) {
 	s.Helper()
 	client := fifo.Open(pgtest.Connect(s, url), nil)
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	w := &fifo.Worker{Client: client}
 	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
 	_, err := w.RunOne(s.Context())
