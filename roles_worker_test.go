@@ -137,6 +137,20 @@ func TestWorkerLacksRights(t *testing.T) {
 	})
 }
 
+// Where PUBLIC may call no function unless somebody grants it, roles.sql grants what workers need, and who has rights by
+// hand is told what he lacks.
+func TestWorkerLacksFunctions(t *testing.T) {
+	s := newStaff(t, "")
+	s.exec("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA pgfifo FROM PUBLIC")
+	workerRole(t, s)
+	s.exec("REVOKE EXECUTE ON FUNCTION pgfifo.with_failure FROM " + ident(s.roles.Worker))
+	w := &fifo.Worker{Client: s.client(s.as(s.roles.Worker))}
+	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+	_, err := w.RunOne(t.Context())
+	require.ErrorIs(t, err, fifo.ErrRights)
+	require.ErrorContains(t, err, "EXECUTE on pgfifo.with_failure")
+}
+
 // It does not matter how somebody has got his rights.
 func TestRightsByHand(t *testing.T) {
 	s := newStaff(t, "")

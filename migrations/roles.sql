@@ -89,6 +89,9 @@ GRANT SELECT, INSERT (queue, group_id, id, attempt, xid), UPDATE (id, attempt, x
 GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Settings.DeadLetterRetention
+-- It reads and writes nothing, so PUBLIC keeps the right to call it, which it has by default.
+GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text)
+    TO pgfifo_worker, pgfifo_admin;
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.

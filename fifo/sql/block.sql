@@ -10,13 +10,7 @@ WITH job AS (
     UPDATE pgfifo.jobs
     SET attempts = attempts + 1,
         run_at   = NULL,
-        failures = CASE WHEN jsonb_array_length(failures) >= $9::integer
-                        THEN failures - 0
-                        ELSE coalesce(failures, '[]')
-                   END
-                   || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                          'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
-                          'worker', $8::text, 'at', statement_timestamp()))
+        failures = pgfifo.with_failure(failures, $9::integer, attempts + 1, $5::text, $6::text, $7::text, $8::text)
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
     RETURNING queue, group_id, id
 )

@@ -14,10 +14,7 @@ WITH job AS (
     INSERT INTO pgfifo.dead_letters
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
     SELECT queue, group_id, id, payload, headers, attempts + 1, max_attempts, enqueued_at, priority,
-           CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
-           || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                  'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
-                  'worker', $8::text, 'at', statement_timestamp()))
+           pgfifo.with_failure(failures, $9::integer, attempts + 1, $5::text, $6::text, $7::text, $8::text)
     FROM job
     RETURNING 1
 )

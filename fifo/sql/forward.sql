@@ -17,10 +17,7 @@ WITH job AS (
            || pg_catalog.jsonb_build_object(
                   'pgfifo-origin-queue', queue::text, 'pgfifo-origin-id', id::text,
                   'pgfifo-origin-attempts', (attempts + 1)::text, 'pgfifo-origin-error', $6::text),
-           CASE WHEN jsonb_array_length(failures) >= $9::integer THEN failures - 0 ELSE coalesce(failures, '[]') END
-           || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                  'attempt', attempts + 1, 'kind', $5::text, 'error', $6::text, 'stack', nullif($7::text, ''),
-                  'worker', $8::text, 'at', statement_timestamp()))
+           pgfifo.with_failure(failures, $9::integer, attempts + 1, $5::text, $6::text, $7::text, $8::text)
     FROM job
     RETURNING 1
 )

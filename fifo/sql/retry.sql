@@ -7,11 +7,5 @@
 UPDATE pgfifo.jobs
 SET attempts = attempts + 1,
     run_at   = CASE WHEN $5::bigint > 0 THEN statement_timestamp() + $5::bigint::float8 * interval '1 microsecond' END,
-    failures = CASE WHEN jsonb_array_length(failures) >= $10::integer
-                    THEN failures - 0
-                    ELSE coalesce(failures, '[]')
-               END
-               || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
-                      'attempt', attempts + 1, 'kind', $6::text, 'error', $7::text, 'stack', nullif($8::text, ''),
-                      'worker', $9::text, 'at', statement_timestamp()))
+    failures = pgfifo.with_failure(failures, $10::integer, attempts + 1, $6::text, $7::text, $8::text, $9::text)
 WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer

@@ -22,10 +22,13 @@ FROM (VALUES
     ('pgfifo.attempt_marks', 'UPDATE', '{attempt,xid}'),
     ('pgfifo.attempt_marks', 'DELETE', NULL),
     ('pgfifo.dead_letters', 'INSERT',
-     '{queue,group_id,id,payload,headers,attempts,max_attempts,enqueued_at,failures,priority}')
-) AS n (relation, privilege, columns) -- no columns: the whole table
+     '{queue,group_id,id,payload,headers,attempts,max_attempts,enqueued_at,failures,priority}'),
+    ('pgfifo.with_failure', 'EXECUTE', NULL)
+) AS n (relation, privilege, columns) -- no columns: the whole table; EXECUTE: a function
 CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(n.relation::text)::oid AS oid) r
-WHERE CASE WHEN n.columns IS NULL THEN NOT pg_catalog.has_table_privilege(r.oid, n.privilege::text)
+WHERE CASE WHEN n.privilege = 'EXECUTE'
+           THEN NOT pg_catalog.has_function_privilege(pg_catalog.to_regproc(n.relation::text)::oid, 'EXECUTE')
+           WHEN n.columns IS NULL THEN NOT pg_catalog.has_table_privilege(r.oid, n.privilege::text)
            ELSE EXISTS (SELECT FROM pg_catalog.unnest(n.columns) AS c (name)
                         WHERE NOT pg_catalog.has_column_privilege(r.oid, c.name, n.privilege::text))
       END

@@ -22,12 +22,8 @@ WITH locked AS MATERIALIZED (
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
     SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority,
            CASE WHEN $5::text IS NULL THEN failures
-                ELSE CASE WHEN pg_catalog.jsonb_typeof(failures) <> 'array' THEN '[]'
-                          WHEN jsonb_array_length(failures) >= $6::integer THEN failures - 0
-                          ELSE coalesce(failures, '[]')
-                     END
-                     || pg_catalog.jsonb_build_object('attempt', attempts, 'kind', 'operator', 'error', $5::text,
-                                                      'worker', current_user, 'at', statement_timestamp())
+                ELSE pgfifo.with_failure(CASE WHEN pg_catalog.jsonb_typeof(failures) = 'array' THEN failures END,
+                                         $6::integer, attempts, 'operator', $5::text, '', current_user::text)
            END
     FROM gone
     WHERE $4::boolean

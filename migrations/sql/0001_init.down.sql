@@ -17,6 +17,7 @@ DROP FUNCTION pgfifo.block_group(text, text, bigint, text);
 DROP FUNCTION pgfifo.take_from_session(text, text);
 DROP FUNCTION pgfifo.held_by_sessions(text, text);
 DROP FUNCTION pgfifo.runs_here(text, text, xid);
+DROP FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;
 DROP TABLE pgfifo.fences;

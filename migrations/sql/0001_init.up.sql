@@ -169,6 +169,21 @@ CREATE TABLE pgfifo.dead_letters (
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
 
+-- Returns a job's failures with one more at the end. If there were keep of them, the first one goes.
+--
+-- PostgreSQL puts such a function's expression into the plan of the statement that calls it, so it costs nothing. That
+-- wants STABLE, one expression without a sub-select, and neither SET nor SECURITY DEFINER.
+CREATE FUNCTION pgfifo.with_failure(
+    failures jsonb, keep integer, attempt integer, kind text, error text,
+    stack text, -- '': none
+    worker text
+) RETURNS jsonb LANGUAGE sql STABLE AS $failure$
+    SELECT CASE WHEN jsonb_array_length(failures) >= keep THEN failures - 0 ELSE coalesce(failures, '[]') END
+        || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
+               'attempt', attempt, 'kind', kind, 'error', error, 'stack', nullif(stack, ''), 'worker', worker,
+               'at', statement_timestamp()))
+    $failure$;
+
 -- Tells whether a transaction that has a job's row locked, which is the one that asks, has claimed it: it runs the job.
 -- SKIP LOCKED does not skip its own locks.
 CREATE FUNCTION pgfifo.runs_here(queue text, group_id text, xid xid) RETURNS boolean LANGUAGE sql STABLE
