@@ -55,6 +55,39 @@ type Job struct {
 	hooked *atomic.Pointer[context.Context]
 }
 
+// What is read of a job, and of a dead letter. A job that is parked until 'infinity' is listed with a time that Go has,
+// and one since '-infinity' as not delayed. So is the time of an enqueue or a death that was written by hand, and
+// '-infinity' is none.
+const (
+	selectJobSQL = selectBothSQL + `
+		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
+	selectLetterSQL = selectBothSQL + `
+		NULL::timestamptz, nullif(least(died_at, timestamptz '9999-12-31 UTC'), '-infinity')`
+	selectBothSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
+		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`
+)
+
+// scanJob reads what a statement selects that begins with one of these.
+func scanJob(r row) (j Job, err error) {
+	var enqueuedAt, runAt, diedAt *time.Time
+	var headers, failures []byte
+	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &j.Attempts, &j.MaxAttempts, &enqueuedAt,
+		&failures, &j.Priority, &runAt, &diedAt)
+	if err != nil {
+		return j, err
+	}
+	j.EnqueuedAt, j.RunAt, j.DiedAt = orZero(enqueuedAt), orZero(runAt), orZero(diedAt)
+	j.Headers, j.Failures = decodeHeaders(headers), decoded[[]Failure](failures)
+	return j, nil
+}
+
+// fill makes j the Job of what is held, with the attempts that it may have.
+func (j *Job) fill(h *lease.Held, maxAttempts int) {
+	j.Queue, j.GroupID, j.ID, j.Payload = h.Queue, h.GroupID, h.ID, h.Payload
+	j.Attempts, j.MaxAttempts, j.EnqueuedAt, j.RunAt = h.Attempts, maxAttempts, h.EnqueuedAt, h.RunAt
+	j.Headers, j.Priority = decodeHeaders(h.Headers), h.Priority
+}
+
 // A Failure is an attempt that failed or was lost.
 type Failure struct {
 	Attempt int       `json:"attempt"`

@@ -6,18 +6,9 @@ import (
 	"time"
 )
 
-// A job that is parked until 'infinity' is listed with a time that Go has, and one since '-infinity' as not delayed. So
-// is the time of an enqueue or a death that was written by hand, and '-infinity' is none.
 const (
-	jobsSQL     = fromJobsSQL + "pgfifo.jobs WHERE "
-	fromJobsSQL = listSQL + `
-		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz
-		FROM `
-	deadLettersSQL = listSQL + `
-		NULL::timestamptz, nullif(least(died_at, timestamptz '9999-12-31 UTC'), '-infinity')
-		FROM pgfifo.dead_letters WHERE `
-	listSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
-		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`
+	jobsSQL        = selectJobSQL + " FROM pgfifo.jobs WHERE "
+	deadLettersSQL = selectLetterSQL + " FROM pgfifo.dead_letters WHERE "
 )
 
 // lettersSQL is what Letters choose: $5 ids (NULL: any), $6 kind and $7 part of the error of the last failure (empty:
@@ -37,20 +28,6 @@ var placeSQL = map[level]string{
 // however many jobs there are. It returns ErrInvalidID also for a page whose After is no Cursor.
 func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
 	return s.list(ctx, "jobs", jobsSQL, "", page)
-}
-
-// scanJob reads what jobsSQL, deadLettersSQL or lockJobSQL selects.
-func scanJob(r row) (j Job, err error) {
-	var enqueuedAt, runAt, diedAt *time.Time
-	var headers, failures []byte
-	err = r.Scan(&j.Queue, &j.GroupID, &j.ID, &j.Payload, &headers, &j.Attempts, &j.MaxAttempts, &enqueuedAt,
-		&failures, &j.Priority, &runAt, &diedAt)
-	if err != nil {
-		return j, err
-	}
-	j.EnqueuedAt, j.RunAt, j.DiedAt = orZero(enqueuedAt), orZero(runAt), orZero(diedAt)
-	j.Headers, j.Failures = decodeHeaders(headers), decoded[[]Failure](failures)
-	return j, nil
 }
 
 // DeadLetters lists dead letters, in the order of Jobs and with its errors: the first 100 of those that are chosen, or

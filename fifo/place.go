@@ -76,14 +76,8 @@ type task struct {
 
 func (s *seat) newJob(h *lease.Held) *Job {
 	job := new(Job)
-	s.fillJob(job, h)
+	job.fill(h, s.maxAttempts(h))
 	return job
-}
-
-func (s *seat) fillJob(job *Job, h *lease.Held) {
-	job.Queue, job.GroupID, job.ID, job.Payload = h.Queue, h.GroupID, h.ID, h.Payload
-	job.Attempts, job.MaxAttempts, job.EnqueuedAt, job.RunAt = h.Attempts, s.maxAttempts(h), h.EnqueuedAt, h.RunAt
-	job.Headers, job.Priority = decodeHeaders(h.Headers), h.Priority
 }
 
 // copies returns copies of the Jobs, for hooks and handlers. They share the bytes of the payloads.
@@ -106,7 +100,7 @@ func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
 		if i > 0 {
 			h = &hold.Rest[i-1]
 		}
-		s.fillJob(&jobs[i], h)
+		jobs[i].fill(h, s.maxAttempts(h))
 		tasks[i] = task{&jobs[i], &claim[h.N], h}
 	}
 	return tasks

@@ -116,7 +116,7 @@ func (s Scope) one(
 }
 
 // lockJobSQL is lock_job.sql with the columns of the lists.
-var lockJobSQL = fromJobsSQL + "(" + statement("lock_job") + ") AS locked"
+var lockJobSQL = selectJobSQL + " FROM (" + statement("lock_job") + ") AS locked"
 
 // lock locks a job of the group, and reports whether it could.
 func (s Scope) lock(ctx context.Context, id int64, read func(row) error) (locked bool, err error) {
