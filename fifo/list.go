@@ -24,6 +24,16 @@ var placeSQL = map[level]string{
 	ofGroup: "queue = $1 AND group_id = $2 AND id > $3",
 }
 
+// Queues returns the names of the queues that have jobs, dead letters or settings, in order: for what is to be done for
+// each of them. A queue that has none of these is not there. It reads an entry of two indexes for each, whatever the
+// backlog.
+func (c *Client) Queues(ctx context.Context) ([]string, error) {
+	return readAll(ctx, c.all(), "list", statement("queues"), func(r row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+}
+
 // Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
 // however many jobs there are. It returns ErrInvalidID also for a page whose After is no Cursor.
 func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {

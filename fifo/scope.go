@@ -55,16 +55,6 @@ const (
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// Queues returns the names of the queues that have jobs, dead letters or settings, in order: for what is to be done for
-// each of them. A queue that has none of these is not there. It reads an entry of two indexes for each, whatever the
-// backlog.
-func (c *Client) Queues(ctx context.Context) ([]string, error) {
-	return readAll(ctx, c.all(), "list", statement("queues"), func(r row) (name string, err error) {
-		err = r.Scan(&name)
-		return name, err
-	})
-}
-
 // all returns the Scope of all queues, for what only reads. Enqueues only carry their transaction in it.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 

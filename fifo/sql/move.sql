@@ -9,7 +9,7 @@
 -- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs, or a session: see
 -- purge.sql.
 --
--- If a job that had a time is moved and others stay, a walk is requested, as in purge.sql.
+-- If a job that had a time is moved, a walk is requested, as in purge.sql.
 --
 -- Ids are drawn after the transaction has its own: the trigger draw_after_xid comes before the first row. If a trigger
 -- of the user's keeps rows from being made, it is an error (of a text that is no boolean).
@@ -48,9 +48,8 @@ WITH locked AS MATERIALIZED (
     RETURNING group_id, id
 ), request AS (
     SELECT pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass)
-    FROM (SELECT pg_catalog.count(*) AS jobs, pg_catalog.count(gone.run_at) AS timed FROM gone) g
-    WHERE g.timed > 0 AND EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
-                                  OFFSET g.jobs)
+    FROM gone
+    HAVING pg_catalog.count(gone.run_at) > 0
 )
 SELECT m.group_id, pg_catalog.count(*) AS jobs, min(m.id) AS first, pg_current_xact_id()::text::bigint AS xid
 FROM moved m

@@ -3,8 +3,8 @@
 -- transaction runs, or a session: see lock_job.sql. One that a session has claimed since this statement began stays,
 -- and is locked until the transaction ends.
 --
--- If a job that had a time is deleted and others stay, one of these may have been due behind it for a while: a walk is
--- requested (take_out.sql).
+-- If a job that had a time is deleted, one that stays may have been due behind it for a while: a walk is requested
+-- (take_out.sql).
 --
 -- $1 queue, $2 group id (NULL: the whole queue).
 WITH locked AS MATERIALIZED (
@@ -29,9 +29,8 @@ WITH locked AS MATERIALIZED (
     RETURNING j.run_at
 ), request AS (
     SELECT pg_catalog.nextval('pgfifo.walk_requests'::pg_catalog.regclass)
-    FROM (SELECT pg_catalog.count(*) AS jobs, pg_catalog.count(gone.run_at) AS timed FROM gone) g
-    WHERE g.timed > 0 AND EXISTS (SELECT FROM pgfifo.jobs j WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
-                                  OFFSET g.jobs)
+    FROM gone
+    HAVING pg_catalog.count(gone.run_at) > 0
 )
 SELECT pg_catalog.count(*) AS jobs, pg_current_xact_id()::text::bigint AS xid
 FROM gone

@@ -17,6 +17,8 @@ var operators = []Mutant{
 		in("fifo/sql/take_out.sql", "AND (SELECT g.run_at FROM gone g) IS NOT NULL", "AND false")),
 	plant("move-turns-round", "jobs that are moved to another group change their order",
 		test("fifo", "TestMove"), in("fifo/sql/move.sql", "ORDER BY g.id", "ORDER BY g.id DESC")),
+	plant("moved-without-its-priority", "a job that is moved loses what no statement decides on",
+		test("fifo", "TestCarriedColumns"), in("fifo/sql/move.sql", "g.failures, g.priority", "g.failures, NULL")),
 	plant("move-before-a-commit", "in the order of commits, what is moved overtakes what was enqueued before",
 		test("fifo", "TestMoveInTheOrderOfCommits"),
 		in("fifo/sql/move.sql", "WHERE $5::boolean", "WHERE NOT $5::boolean")),
