@@ -137,42 +137,41 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		a := s.attempt(ctx, bg, claim, hold)
 		s.have(nil)
 		ran = ran || a.ran
-		next := s.upcoming(queue, s.next(ctx, claim, a), spare[:0])
-		returned := s.returnIn(tuning.Wait, next)
+		next := s.upcoming(queue, claim, s.next(ctx, claim, a), spare[:0])
+		putBack := s.putBackIn(tuning.Wait, next)
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, next.request)
-		gone := returned()
+		gone := putBack()
 		recorded, tell := s.conclude(bg, a, claim, settled, err)
-		if gone {
+		switch {
+		case gone:
 			s.letGo(bg, next, hold)
 			next, hold = upcoming{}, nil
+		case err != nil:
+			s.notClaimed(bg, next, settled, err)
+			next = upcoming{}
 		}
 		if s.aside(bg, a, tell, next, hold) {
-			next, gone = upcoming{}, true
+			next = upcoming{}
 		}
 		s.doing.Store(nil)
-		if next.turn != nil {
+		if next.turn != nil && next.kept == nil {
 			turns.Settled(queue, next.turn)
 			queue = next.turn.Queue
 		}
-		if err != nil || next.turn == nil {
+		if next.turn == nil {
 			s.holder.Forfeit(bg)
 		}
 		for i := range claim {
-			if p := &claim[i]; !p.kept || err != nil && !gone {
+			if p := &claim[i]; !p.kept { // else its turn goes on, or was put back
 				turns.Done(p.turn, p.learned())
 			}
 		}
-		if err != nil {
-			nextClaim := slices.DeleteFunc(next.claim, func(p place) bool { return taken(claim, p.turn) })
-			s.giveUp(bg, nextClaim, settled, err)
-			if recorded { // the handler's doing
-				err = nil
-			}
-			return ran, err
+		if recorded { // the handler's doing
+			err = nil
 		}
 		if next.turn == nil {
-			return ran, nil
+			return ran, err
 		}
 		claim, spare = next.claim, claim
 		s.claims = [2][]place{claim, spare}

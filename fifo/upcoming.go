@@ -12,32 +12,64 @@ import (
 )
 
 // An upcoming is what a seat claims in the round trip that settles the jobs of the turn before. If those wait to be
-// settled or told of, for a lock, a trigger of the user's or a hook, what is upcoming does not: it is returned, for
+// settled or told of, for a lock, a trigger of the user's or a hook, what is upcoming does not: it is put back, for
 // other workers and for this one's other seats.
 type upcoming struct {
 	turn    *schedule.Turn // nil: nothing is
 	claim   []place
 	request *lease.Request
-	behind  string // the queue that the seat has worked
+	behind  string  // the queue that the seat has worked
+	kept    []place // the places of the turn before, if it is the same groups' again
 }
 
-func (s *seat) upcoming(behind string, turn *schedule.Turn, to []place) (u upcoming) {
-	if turn != nil {
-		u = upcoming{turn, places(to, turn), turn.Request(), behind}
+func (s *seat) upcoming(behind string, worked []place, turn *schedule.Turn, to []place) (u upcoming) {
+	if turn == nil {
+		return upcoming{}
+	}
+	u = upcoming{turn: turn, claim: places(to, turn), request: turn.Request(), behind: behind}
+	if taken(worked, turn) {
+		u.kept = worked
 	}
 	return u
 }
 
-// returnIn returns what is upcoming after a while, unless it is called off before: returned tells which.
-func (s *seat) returnIn(wait time.Duration, u upcoming) (returned func() bool) {
+// notClaimed gives back what could not be claimed. The same groups are given back with the places that they had.
+func (s *seat) notClaimed(ctx context.Context, u upcoming, begun bool, err error) {
+	for i := range u.kept {
+		u.kept[i].kept = false
+	}
+	if u.turn != nil && u.kept == nil {
+		s.crew.turns.Stay(u.behind, u.turn)
+		s.giveUp(ctx, u.claim, begun, err)
+	}
+}
+
+// putBack has others work what is upcoming. The same groups are given back with what is known of them by now.
+func (s *seat) putBack(u upcoming) {
+	for i := range u.kept {
+		if p := &u.kept[i]; p.kept {
+			s.crew.turns.Done(p.turn, p.learned())
+		}
+	}
+	if u.turn != nil && u.kept == nil {
+		s.crew.turns.Return(u.behind, u.turn)
+	}
+}
+
+// putBackIn does so after a while, unless it is called off before: done tells which. The same groups are locked as long
+// as the settlement waits.
+func (s *seat) putBackIn(wait time.Duration, u upcoming) (done func() bool) {
+	if u.turn == nil || u.kept != nil {
+		return func() bool { return false }
+	}
 	var mu sync.Mutex
-	off, done := u.turn == nil, false
+	off, put := false, false
 	timer := time.AfterFunc(wait, func() {
 		mu.Lock()
 		defer mu.Unlock()
 		if !off {
-			done = true
-			s.crew.turns.Return(u.behind, u.turn)
+			put = true
+			s.putBack(u)
 		}
 	})
 	return func() bool {
@@ -45,7 +77,7 @@ func (s *seat) returnIn(wait time.Duration, u upcoming) (returned func() bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		off = true
-		return done
+		return put
 	}
 }
 
@@ -69,7 +101,7 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 	}
 }
 
-// aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is returned: a pause may
+// aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is put back: a pause may
 // have come since the claim looked, and if its session ended now, an attempt would be counted of a job that has not
 // begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
 func (s *seat) aside(ctx context.Context, a *attempt, tell func(), u upcoming, hold *lease.Hold) (late bool) {
@@ -89,9 +121,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func(), u upcoming, h
 	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		s.letGo(ctx, u, hold)
-		if u.turn != nil {
-			s.crew.turns.Return(u.behind, u.turn)
-		}
+		s.putBack(u)
 		<-done
 	}
 	return late

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // What is next for a seat goes on elsewhere while the end of its last job waits: for a lock that a trigger of the
@@ -151,4 +152,83 @@ func testSettlingIsTheQueuesTime(t *testing.T, long string, shares bool) {
 	receive(t, done, "the slow ones")
 	require.NoError(t, r.stop())
 	require.Greater(t, quick.Load(), 2*slow.Load(), "their parts of the time are equal")
+}
+
+// What is put back is where it was in line: every group has its turns, however slow the hooks are.
+func TestPutBackKeepsItsPlace(t *testing.T) {
+	for _, queues := range []int{1, 3} {
+		t.Run(fmt.Sprint(queues), func(t *testing.T) {
+			b := newSlowlyTold(t)
+			w := b.bare([]func(*fifo.Worker){oneLane})
+			for i := range 3 {
+				queue := fmt.Sprint("q", i%queues)
+				if i < queues {
+					w.HandleQueue(queue, fifo.Queue{Handler: b.ledger.record(nop)})
+				}
+				for range 6 {
+					b.sendAll(fifo.Message{Queue: queue, GroupID: fmt.Sprint("g", i)})
+				}
+			}
+			b.work(w)
+			order := read(b.ledger, &b.ledger.starts, func(job *fifo.Job) string { return job.GroupID })
+			for i := range 3 {
+				require.Contains(t, order[:9], fmt.Sprint("g", i), "%v", order)
+			}
+		})
+	}
+}
+
+// newSlowlyTold returns a bed whose Settled hook takes longer than a claim is held beside it, also if there is none.
+func newSlowlyTold(t *testing.T) *bed {
+	t.Helper()
+	return newBed(t, hooked(fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+		<-time.After(tuning.Look * 3 / 2)
+	}}))
+}
+
+// A batch that cannot be committed runs one by one, also if it is the same group's turn again behind a slow hook.
+func TestRefusedBatchBehindAHook(t *testing.T) {
+	pgtest.OverAll(t, batches(10), func(t *testing.T, queue fifo.Queue) {
+		overLeases(t, func(t *testing.T, by lease) { testRefusedBatchBehindAHook(t, by, queue) })
+	})
+}
+
+func testRefusedBatchBehindAHook(t *testing.T, by lease, queue fifo.Queue) {
+	b := by.on(newSlowlyTold(t))
+	b.ledger.unordered = true
+	b.exec("CREATE TABLE once (n int, UNIQUE (n) DEFERRABLE INITIALLY DEFERRED)")
+	for i := range 15 {
+		b.send(fmt.Sprint("g", i%max(queue.BatchGroups/2, 1)), fmt.Sprint(i))
+	}
+	w := b.each(queue, func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "2" {
+			return exec(ctx, job, "INSERT INTO once VALUES (1), (1)")
+		}
+		return nil
+	})
+	b.work(w)
+	require.EqualValues(t, 14, w.Stats().Succeeded)
+	require.EqualValues(t, 1, w.Stats().Buried)
+}
+
+// Where several jobs of a group run, one whose end waits is not in the way of those behind it when it has ended.
+func TestSlowEndInATeam(t *testing.T) {
+	b := newBed(t)
+	b.ledger.overlaps, b.ledger.unordered = true, true
+	b.groupLimit(0, 2)
+	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_sleep(1.3); RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.payload = 'slow')
+			EXECUTE FUNCTION wait()`)
+	h := newBlocking()
+	b.send("g", "long", "slow", "", "", "slow", "")
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if string(job.Payload) == "long" {
+			return h.handle(ctx, job)
+		}
+		return nil
+	}, rarePolls, func(w *fifo.Worker) { w.Concurrency = 3 }))
+	await(t, "the others", func() bool { return b.count("jobs") == 1 })
+	close(h.release)
+	b.drained()
 }

@@ -1,6 +1,9 @@
 package schedule
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Lanes bounds how many lanes of a process work a queue at once.
 type Lanes struct {
@@ -129,19 +132,32 @@ func (t *Turns) settled(queue string, next *Turn) {
 	}
 }
 
-// Return takes the turn and those with it back from a lane that has made no use of them. It has the queue still that it
-// has worked before.
+// Stay says that the lane which was given next has the queue still that it has worked before.
+func (t *Turns) Stay(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stay(queue, next)
+	t.dispatch()
+}
+
+func (t *Turns) stay(queue string, next *Turn) {
+	t.settled(queue, next)
+	t.lanes.end(next.Queue)
+	t.lanes.begin(queue)
+}
+
+// Return takes the turn and those with it back from a lane that has made no use of them, to where they were in line.
+// The lane stays with the queue that it has worked before.
 func (t *Turns) Return(queue string, next *Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !next.swapped.IsZero() {
-		t.settled(queue, next)
-		t.lanes.end(next.Queue)
-		t.lanes.begin(queue)
-	}
-	for _, turn := range append([]*Turn{next}, next.with...) {
+	t.stay(queue, next)
+	for _, turn := range slices.Backward(append([]*Turn{next}, next.with...)) {
+		turn.returned, turn.spent = true, max(turn.spent-1, 0)
 		t.done(turn, Outcome{More: true, Priority: turn.priority, Untried: turn.suspect, NoCompany: turn.noCompany})
+		turn.returned = false
 	}
+	t.dispatch()
 }
 
 // usedLess reports whether a turn's queue, or its share where its queue has the next turn, has nothing else in line,

@@ -132,6 +132,7 @@ func (r *row) charge(now time.Time) {
 
 // use adds time in which parts of a lane worked the row.
 func (r *row) use(took time.Duration, parts int) {
+	r.charge(time.Now())
 	r.used += time.Duration(float64(took) * float64(parts) / float64(laneParts*r.weight))
 }
 
@@ -224,7 +225,9 @@ func (l *line) push(turn *Turn) {
 		if r.working > 0 { // it has been waiting for its own groups
 			least -= 2 * evenWithin
 		}
-		r.used = max(r.used, least)
+		if !turn.returned { // it was idle
+			r.used = max(r.used, least)
+		}
 		l.round = append(l.round, r)
 	}
 	if r.shares != nil {
@@ -233,9 +236,12 @@ func (l *line) push(turn *Turn) {
 		r.push(turn)
 	}
 	l.n++
-	if turn.orphan { // its row goes before the others, too
+	if turn.orphan || turn.returned { // its row goes before the others, too
 		i := slices.Index(l.round, r)
 		copy(l.round[1:], l.round[:i])
-		l.round[0], l.first = r, r
+		l.round[0] = r
+	}
+	if turn.orphan {
+		l.first = r
 	}
 }

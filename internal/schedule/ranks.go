@@ -78,12 +78,14 @@ func (r *row) pop() *Turn {
 // push puts a turn behind the others of its priority.
 func (r *row) push(turn *Turn) {
 	r.came++
-	turn.row, turn.came = r, r.came
+	if turn.row = r; !turn.returned {
+		turn.came = r.came
+	}
 	r.place(turn)
 }
 
-// place puts a turn at the end of its list, or, if its worker has died, at the front: its job starts again 20 ms after
-// the kill (p50, bench/RESULTS.md, recovery), whatever else is in line.
+// place puts a turn at the end of its list, or at the front if it was there before, and no use was made of it, or if its
+// worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery), whatever is in line.
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
 	list := &r.seenBefore
@@ -94,7 +96,7 @@ func (r *row) place(turn *Turn) {
 	case turn.fresh, turn.orphan:
 		list = &r.fresh
 	}
-	if turn.orphan {
+	if turn.orphan || turn.returned {
 		list.pushFirst(turn)
 	} else {
 		list.push(turn)

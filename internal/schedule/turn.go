@@ -17,6 +17,7 @@ type Turn struct {
 	share      string    // the share of the queue that it belongs to
 	row        *row      // the row that it was in last, which pays for its lane
 	lanePart   int       // the part of the lane that it pays for
+	returned   bool      // it goes back to where it was in line
 	swapped    time.Time // when a lane got it that was not done with the turn before; or zero
 	state      turnState
 	probe      int       // a lane took it when its queue was probed for the nth time
