@@ -48,7 +48,9 @@ func (s *seat) notClaimed(ctx context.Context, u upcoming, begun bool, err error
 func (s *seat) putBack(u upcoming) {
 	for i := range u.kept {
 		if p := &u.kept[i]; p.kept {
-			s.crew.turns.Done(p.turn, p.learned())
+			o := p.learned()
+			o.Finished = 0 // Again knows of that; by now a lower id may have come
+			s.crew.turns.Done(p.turn, o)
 		}
 	}
 	if u.turn != nil && u.kept == nil {

@@ -24,8 +24,8 @@ func TestNextGroupWaitsForNobody(t *testing.T) {
 		hook  bool
 	}
 	pgtest.OverAll(t, map[string]row{
-		"lock": {}, "lock, company": {batch: fifo.Queue{BatchGroups: 20}},
-		"hook": {hook: true}, "hook, company": {hook: true, batch: fifo.Queue{BatchGroups: 20}},
+		"lock": {}, "lock, company": {batch: fifo.Queue{BatchGroups: 5}},
+		"hook": {hook: true}, "hook, company": {hook: true, batch: fifo.Queue{BatchGroups: 5}},
 	}, func(t *testing.T, x row) {
 		overLeases(t, func(t *testing.T, by lease) { testNextGroupWaitsForNobody(t, by, x.batch, x.hook) })
 	})
@@ -34,38 +34,37 @@ func TestNextGroupWaitsForNobody(t *testing.T) {
 func testNextGroupWaitsForNobody(t *testing.T, by lease, batch fifo.Queue, hook bool) {
 	reached, free := make(chan struct{}), make(chan struct{})
 	b := by.on(newBed(t, hooked(fifo.Hooks{Settled: func(_ context.Context, job *fifo.Job, _ fifo.Outcome, _ error) {
-		if hook && job.GroupID == "stuck" {
+		if hook && job.GroupID == "1 stuck" {
 			close(reached)
 			<-free
 		}
 	}})))
 	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
-		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = 'stuck')
+		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = '1 stuck')
 			EXECUTE FUNCTION wait()`)
 	lock := b.beginWith("SELECT pg_advisory_xact_lock(1) WHERE $1", !hook)
 	h := newBlocking()
-	b.send("stuck", nil)
-	b.send("busy", nil)
-	w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-		if job.GroupID == "stuck" || job.GroupID == "busy" {
+	b.send("1 stuck", nil)
+	b.send("2 busy", nil)
+	for i := range 30 { // all are in line when the first two begin
+		b.send(fmt.Sprint("3 next", i), nil)
+	}
+	b.run(b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "1 stuck" || job.GroupID == "2 busy" {
 			return h.handle(ctx, job)
 		}
 		return nil
-	}, by.atOnce(2))
-	b.run(w)
+	}, by.atOnce(2)))
 	receive(t, h.started, "one handler")
 	if batch.BatchGroups == 0 {
 		receive(t, h.started, "the other one")
-	}
-	for i := range 30 {
-		b.send(fmt.Sprint("next", i), nil)
 	}
 	close(h.release)
 	if hook {
 		receive(t, reached, "the hook")
 	}
-	await(t, "the others", func() bool { return b.count("jobs WHERE group_id <> 'stuck'") == 0 })
+	await(t, "all but its own batch", func() bool { return b.count("jobs") <= max(batch.BatchGroups, 1) })
 	require.NoError(t, lock.Rollback(t.Context()))
 	close(free)
 	b.drained()
