@@ -143,7 +143,8 @@ func TestTakenOutWithoutARequest(t *testing.T) {
 	require.Equal(t, []string{"a"}, s.found(scout, conn))
 	s.Exec(s.Statement("take_out"), queue, "a", 2, false, nil, 3)
 	s.Exec(s.Statement("take_out"), queue, "b", 4, false, nil, 3)
-	s.Exec(s.Statement("purge"), queue, "b")
+	s.Enqueue(3, "c")
+	s.Exec(s.Statement("purge"), queue, "c")
 	require.Empty(t, s.found(scout, conn))
 	require.True(t, scout.covers())
 }
