@@ -84,8 +84,8 @@ func (r *row) push(turn *Turn) {
 	r.place(turn)
 }
 
-// place puts a turn at the end of its list, or at the front if it was there before, and no use was made of it, or if its
-// worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery), whatever is in line.
+// place puts a turn at the end of its list. It goes to the front if it was there before, and no use was made of it, or
+// if its worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery).
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
 	list := &r.seenBefore
