@@ -138,10 +138,10 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		s.have(nil)
 		ran = ran || a.ran
 		next := s.upcoming(queue, claim, s.next(ctx, claim, a), spare[:0])
-		putBack := s.putBackIn(tuning.Wait, next)
+		wasPutBack := s.putBackIn(tuning.Wait, next)
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, next.request)
-		gone := putBack()
+		gone := wasPutBack()
 		recorded, tell := s.conclude(bg, a, claim, settled, err)
 		switch {
 		case gone:
