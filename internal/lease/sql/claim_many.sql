@@ -8,7 +8,8 @@
 -- just locked its group.
 --
 -- Whether there is more behind a head is read with it: in an index, the next entry costs nothing beside the first.
--- Whether the queue is paused is looked up once, for all groups.
+-- What is the same for all groups is looked up once: whether the queue is paused, and whether there is any pause or any
+-- mark at all, which mostly there is not.
 --
 -- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
@@ -35,13 +36,19 @@ FROM (
                j.ctid,
                j.xmax AS job_xid,
                coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
-               EXISTS (SELECT FROM pgfifo.attempt_marks m
-                       WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
-                         AND m.attempt = j.attempts + 1) AS marked,
-               pg_current_xact_id() AS own_xid,
-               pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
+               CASE WHEN (SELECT true FROM pgfifo.attempt_marks m ORDER BY m.queue, m.group_id LIMIT 1)
+                    THEN EXISTS (SELECT FROM pgfifo.attempt_marks m
+                                 WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
+                                   AND m.attempt = j.attempts + 1)
+                    ELSE false
+               END AS marked,
+               (SELECT pg_current_xact_id()) AS own_xid,
+               (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS oldest_xid,
                EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = '' AND p.queue = $1)
-               OR EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = k.group_id AND p.queue = $1) AS paused,
+               OR CASE WHEN (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1)
+                       THEN EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = k.group_id AND p.queue = $1)
+                       ELSE false
+                  END AS paused,
                top.two[2] IS NOT NULL AS more
         FROM pgfifo.jobs j
         WHERE j.ctid = top.two[1] AND j.queue = $1 AND j.group_id = k.group_id
