@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -95,25 +96,15 @@ func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 // if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
 // tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
 func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
-	// Of the jobs that are held now, or whose claim is under way: not of those whose claim begins while it asks.
-	var rule []func(ruling)
-	for _, s := range c.seats {
-		if take := s.ruled(key); take != nil {
-			rule = append(rule, take)
-		}
-	}
-	if len(rule) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	r := ruling{key: key}
+	r := ruling{key: key, asked: time.Now()}
 	sql := c.worker.Client.schema.Qualify(statement("canceled"))
 	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
 		return
 	}
-	for _, take := range rule {
-		take(r)
+	for _, s := range c.seats {
+		s.hear(r)
 	}
 }

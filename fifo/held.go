@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"slices"
+	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -15,28 +16,12 @@ type heldGroup struct {
 	token int64
 }
 
-// expect says which groups are about to be claimed.
-func (s *seat) expect(next *lease.Request) {
-	if next == nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.awaited = append(s.awaited[:0], next.Key)
-	for i := range next.With {
-		s.awaited = append(s.awaited, next.With[i].Key)
-	}
-}
-
 // have says whose jobs the seat holds from now on. Nil: nobody's.
 func (s *seat) have(hold *lease.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	early := s.early
-	s.held, s.canceled, s.nth, s.awaited, s.early = s.held[:0], nil, s.nth+1, s.awaited[:0], nil
-	if hold == nil {
-		return
-	}
+	s.held, s.canceled, s.nth, s.claiming, s.early = s.held[:0], nil, s.nth+1, false, nil
 	for h := range hold.Heads() {
 		s.held = append(s.held, heldGroup{h.Key, h.Token()})
 	}
@@ -49,6 +34,7 @@ func (s *seat) have(hold *lease.Hold) {
 // canceled: whether it is paused, and the token of the group's last claim by a session.
 type ruling struct {
 	key    groups.Key
+	asked  time.Time // before the database was
 	paused bool
 	token  int64
 }
@@ -59,36 +45,22 @@ type canceled struct {
 	cause error
 }
 
-// ruled returns a function that takes the ruling on the seat's jobs of a group, or of a queue where the group id is
-// empty. It returns nil if the seat holds no such job, and claims none just now. A ruling that comes before the claim's
-// answer is kept for it, and one that comes when these jobs are settled does nothing. A handler that runs has its
-// context ended, the others do not begin.
-func (s *seat) ruled(key groups.Key) func(ruling) {
+// hear has the seat obey a ruling. One that comes before the answer to a claim is kept for that. A handler that runs has
+// its context ended, the others do not begin.
+func (s *seat) hear(r ruling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	named := func(group groups.Key) bool { return meant(group, key) }
-	hold := s.nth // for which the ruling is
 	switch {
-	case slices.ContainsFunc(s.held, func(h heldGroup) bool { return named(h.Key) }):
-	case slices.ContainsFunc(s.awaited, named):
-		hold++
+	case !s.claimed.Before(r.asked): // the claim has seen that by itself
+	case s.claiming:
+		s.early = append(s.early, r)
 	default:
-		return nil
-	}
-	return func(r ruling) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch {
-		case s.nth < hold:
-			s.early = append(s.early, r)
-		case s.nth == hold && len(s.held) > 0:
-			s.obey(r)
-		}
+		s.obey(r)
 	}
 }
 
-// obey cancels what the seat holds of a group, if the ruling says so; the caller has the lock. A token above the seat's
-// own says that the group was taken from it.
+// obey cancels what the seat holds of a group, or of a queue where the group id is empty, if the ruling says so; the
+// caller has the lock. A token above the seat's own says that the group was taken from it.
 func (s *seat) obey(r ruling) {
 	c := canceled{r.key, ErrCanceled}
 	taken := func(h heldGroup) bool { return h.Key == r.key && h.token != 0 && r.token > h.token }

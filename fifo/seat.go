@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -31,8 +31,9 @@ type seat struct {
 	lent     []task                  // its jobs
 	held     []heldGroup             // the groups whose jobs it holds
 	canceled []canceled              // those of held that are canceled, or whose queue is
-	awaited  []groups.Key            // the groups of the claim that is under way
-	early    []ruling                // rulings on awaited, before it is known whether they are held
+	claimed  time.Time               // when the last claim was sent
+	claiming bool                    // its answer is to come
+	early    []ruling                // before that
 	nth      int                     // the number of the hold
 	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool
@@ -182,7 +183,9 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 func (s *seat) step(
 	ctx context.Context, calls []lease.Call, next *lease.Request,
 ) (hold *lease.Hold, settled bool, err error) {
-	s.expect(next)
+	s.mu.Lock()
+	s.claimed, s.claiming = time.Now(), true
+	s.mu.Unlock()
 	hold, settled, err = s.holder.Step(ctx, calls, next)
 	s.have(hold)
 	return hold, settled, err

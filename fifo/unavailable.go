@@ -49,8 +49,8 @@ const maxUnavailable = schedule.MaxPause
 // saysDown reports whether the error gives the job back because what it depends on is down.
 func saysDown(err error) bool { return IsUnavailable(err) && uncounted(err) }
 
-// answered has the breaker know what a call of a handler tells of what its jobs depend on, and reports whether the
-// queue is probed now. These are the call's results.
+// answered tells the Turns what the results of a call of a handler say of what its jobs depend on, and reports whether
+// the queue is probed now.
 func (s *seat) answered(results []result) (probed bool) {
 	var says *result
 	for i := range results {

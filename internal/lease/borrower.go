@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // A Borrower works one group at a time that a Keeper's session holds. It has no connection: it borrows a lane when the
@@ -24,8 +22,7 @@ type Borrower struct {
 	session *session // of the present hold, or the next one
 	closed  atomic.Bool
 
-	lane   atomic.Pointer[Lane] // nil: none is borrowed; it is set under mu
-	tokens atomic.Pointer[map[groups.Key]int64]
+	lane atomic.Pointer[Lane] // nil: none is borrowed; it is set under mu
 
 	mu     sync.Mutex // what is below; held while a lane is borrowed
 	hold   *Hold
@@ -77,9 +74,8 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	b.missed = a.missed
 	if a.hold != nil {
 		b.mu.Lock()
-		b.hold, b.loan, b.lost = a.hold, &Loan{from: b}, false
+		b.hold, b.loan, b.lost = a.hold, b.lending(a.hold), false
 		b.mu.Unlock()
-		b.holds(a.hold)
 	}
 	return a.hold, nil
 }
@@ -164,6 +160,7 @@ func (b *Borrower) release(heads []*Held, next int64) error {
 // drop says that heads are not held any more, and returns what is to be released for that.
 func (b *Borrower) drop(heads []*Held, next int64) (some []release) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, h := range heads {
 		some = append(some, release{Key: h.Key, token: h.token, next: next})
 		if h.slot != 0 {
@@ -171,8 +168,6 @@ func (b *Borrower) drop(heads []*Held, next int64) (some []release) {
 		}
 		h.token, h.slot = 0, 0
 	}
-	b.mu.Unlock()
-	b.holds(b.hold)
 	return some
 }
 
@@ -183,7 +178,6 @@ func (b *Borrower) forget() {
 		b.loan.end()
 	}
 	b.hold, b.loan = nil, nil
-	b.holds(nil)
 }
 
 // Forfeit lets go of what is held and was not settled: the attempt is lost, and whoever claims the job next counts it.

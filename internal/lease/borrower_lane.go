@@ -152,21 +152,13 @@ func (b *Borrower) returnLane() {
 	lane.of.put(lane)
 }
 
-// fence returns the token of the claim for one of the groups that it holds. It waits for nobody.
-func (b *Borrower) fence(key groups.Key) (int64, error) {
-	if tokens := b.tokens.Load(); tokens != nil && (*tokens)[key] != 0 && !b.session.ended() {
-		return (*tokens)[key], nil
-	}
-	return 0, fmt.Errorf("lease: fence: %w", ErrLost)
-}
-
-// holds says for which groups there are tokens now: none without a hold.
-func (b *Borrower) holds(hold *Hold) {
-	tokens := make(map[groups.Key]int64, 1)
+// lending returns the transaction of hold as its next handler is to have it: with the tokens of the claim, for Fence.
+func (b *Borrower) lending(hold *Hold) *Loan {
+	l := &Loan{from: b, fences: make(map[groups.Key]int64, 1)}
 	for _, h := range keptHeads(hold) {
-		tokens[h.Key] = h.token
+		l.fences[h.Key] = h.token
 	}
-	b.tokens.Store(&tokens)
+	return l
 }
 
 // Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
@@ -206,7 +198,7 @@ func (b *Borrower) KeepWrites(ctx context.Context) error {
 	lane := b.lane.Load()
 	if lane == nil {
 		b.mu.Lock()
-		b.loan = &Loan{from: b}
+		b.loan = b.lending(b.hold)
 		b.mu.Unlock()
 		return nil
 	}

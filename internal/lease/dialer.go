@@ -28,14 +28,15 @@ type Dialer struct {
 	// Direct says how to reach the server itself, where Pool goes through a pooler that shares sessions. Then only the
 	// lanes that a Borrower borrows go through that. Nil: all go as Pool says.
 	Direct *pgxpool.Config
-	// Control is for what must commit by itself while a lane's transaction is open: fencing tokens. Without one,
-	// there are none. Whoever made it closes it.
+	// Control is for what must commit by itself while a lane's transaction is open (marks, what became of a lost
+	// claim, fencing tokens), and for what one session is asked about another. Without one, there is none of that.
+	// Whoever made it closes it.
 	Control *pgxpool.Pool
 	// Schema is where the tables live.
 	Schema schema.Name
 	// Name is the lanes' application_name, unless Pool says one.
 	Name string
-	// Session bounds silence. The zero value means the defaults.
+	// Bounds are those of silence. The zero value means the defaults.
 	Bounds Bounds
 	// Statements are what settles a held job, by name. Calls name them.
 	Statements map[string]string

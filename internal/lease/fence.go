@@ -20,18 +20,17 @@ import (
 func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	l.fencing.Lock()
 	defer l.fencing.Unlock()
-	if token, ok := l.fences[key]; ok {
-		return token, nil
-	}
+	token, ok := l.fences[key]
 	switch {
 	case l.from != nil && l.Ended():
 		return 0, ErrEnded
-	case l.from != nil:
-		return l.from.fence(key)
+	case l.from != nil && (!ok || l.from.session.ended()):
+		return 0, fmt.Errorf("lease: fence: %w", ErrLost)
+	case ok:
+		return token, nil
 	case l.lane.control == nil:
 		return 0, ErrNoControl
 	}
-	token := int64(0)
 	xid, err := l.claim(ctx, key)
 	if err == nil {
 		token, err = l.draw(ctx, key, xid)

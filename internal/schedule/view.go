@@ -15,7 +15,8 @@ type View struct {
 	Watched int  // groups that others hold, or that were missed
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
 	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
-	// Unproven is how many claims since writers were last asked for were without a floor because that was too long ago.
+	// Unproven is how many claims, since writers were last asked for, have left a floor waiting: their snapshots do not
+	// show that all have ended who may bring a lower id.
 	Unproven int
 	rooms    []queueRoom
 	refill   refill
