@@ -121,10 +121,14 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
 	}
-	if err := s.mark(ctx, claim); err != nil {
-		if errors.Is(err, lease.ErrLost) {
-			s.unbegun(ctx, claim, nil)
-		}
+	switch err := s.mark(ctx, claim); {
+	case errors.Is(err, lease.ErrLost):
+		s.unbegun(ctx, claim, nil)
+		return a
+	case errors.Is(err, lease.ErrPaused):
+		goOn(claim) // whoever claims it again finds of what the pause is
+		return a
+	case err != nil, stop.Err() != nil: // to mark may take long: as above
 		return a
 	}
 	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
@@ -191,7 +195,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 // mark marks the attempts that are about to begin, durably, if they need it: a lane's first ones, so that a job is
 // counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where
 // several jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any
-// more, for to mark may take a second.
+// more, for to mark may take a second, and ErrPaused if they are paused by then.
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {
@@ -206,8 +210,8 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	switch {
 	case errors.Is(err, lease.ErrLost), s.holder.HungUp():
 		return lease.ErrLost
-	case err == nil:
-		return nil
+	case err == nil, errors.Is(err, lease.ErrPaused):
+		return err
 	}
 	if heads[0].Shared { // a claim of one job, and nothing but its mark would tell of its death
 		s.crew.trouble(heads[0].Key, err)

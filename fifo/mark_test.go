@@ -188,3 +188,84 @@ func TestSuspectsBeginOneByOne(t *testing.T) {
 	}, func(w *fifo.Worker) { w.Concurrency = jobs }))
 	require.Zero(t, beside)
 }
+
+// To mark an attempt may take long. A pause that comes meanwhile is heard, and so is the end of Run: nothing begins, and
+// nothing is counted.
+func TestNothingBeginsBehindASlowMark(t *testing.T) {
+	type when struct {
+		limit   int  // Settings.GroupLimit
+		stopped bool // Run has ended by then; else the group is paused
+	}
+	pgtest.OverAll(t, map[string]when{
+		"paused":             {},
+		"paused, several":    {limit: 2},
+		"run ended":          {stopped: true},
+		"run ended, several": {limit: 2, stopped: true},
+	}, func(t *testing.T, is when) {
+		b := newBed(t)
+		require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: is.limit}))
+		first := b.send("warm", nil)[0]
+		r := b.run(b.worker(nop, oneLane))
+		b.drained() // its statements are prepared
+		lock := b.beginWith("LOCK TABLE pgfifo.attempt_marks IN EXCLUSIVE MODE")
+		b.send("g", nil)
+		await(t, "the mark to have waited longer than a moment", func() bool {
+			return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Marks attempts%'
+				  AND clock_timestamp() - query_start > interval '60 milliseconds')`)
+		})
+		if is.stopped {
+			r.cancel()
+		} else {
+			b.pauseHeld()
+		}
+		require.NoError(t, lock.Rollback(t.Context()))
+		if is.stopped {
+			require.NoError(t, r.wait())
+		} else {
+			b.givenBack()
+		}
+		require.Equal(t, []int64{first}, b.ledger.order())
+		require.Zero(t, b.jobs()[0].Attempts)
+		if is.stopped {
+			r = b.run(b.worker(nop, oneLane))
+		} else {
+			require.True(t, b.resumes(b.q.Group("g")))
+		}
+		r.finish()
+		require.Len(t, b.ledger.order(), 2)
+		require.Zero(t, b.count("attempt_marks"))
+	})
+}
+
+// The same if the mark is not made in the end.
+func TestNothingBeginsUnmarkedOfAPausedGroup(t *testing.T) {
+	b := newBed(t)
+	w, _, release := b.withoutAPool("other")
+	b.send("g", nil)
+	b.run(w)
+	b.holder("g")
+	b.pauseHeld()
+	b.givenBack()
+	require.Empty(t, b.ledger.order())
+	require.True(t, b.resumes(b.q.Group("g")))
+	release()
+	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
+}
+
+// pauseHeld pauses group g, which a claim holds.
+func (b *bed) pauseHeld() {
+	b.t.Helper()
+	_, _, err := b.q.Group("g").Pause(b.t.Context(), "test")
+	require.NoError(b.t, err)
+}
+
+// givenBack waits until nobody holds group g, which is paused.
+func (b *bed) givenBack() {
+	b.t.Helper()
+	await(b.t, "the group to be given back", func() bool {
+		w, err := b.q.Group("g").Why(b.t.Context())
+		require.NoError(b.t, err)
+		return w.State == fifo.Paused
+	})
+}

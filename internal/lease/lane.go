@@ -143,6 +143,7 @@ const ( // names of prepared statements
 	stmtUnmark     = "pgfifo_unmark"
 	stmtCharge     = "pgfifo_charge"
 	stmtRestore    = "pgfifo_restore"
+	stmtPaused     = "pgfifo_paused"
 
 	stmtKeepTake     = "pgfifo_keep_take"
 	stmtKeepTakeJobs = "pgfifo_keep_take_jobs"
