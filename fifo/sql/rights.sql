@@ -23,7 +23,8 @@ FROM (VALUES
     ('pgfifo.attempt_marks', 'DELETE', NULL),
     ('pgfifo.dead_letters', 'INSERT',
      '{queue,group_id,id,payload,headers,attempts,max_attempts,enqueued_at,failures,priority}'),
-    ('pgfifo.with_failure', 'EXECUTE', NULL)
+    ('pgfifo.with_failure', 'EXECUTE', NULL),
+    ('pgfifo.lives', 'EXECUTE', NULL)
 ) AS n (relation, privilege, columns) -- no columns: the whole table; EXECUTE: a function
 CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(n.relation::text)::oid AS oid) r
 WHERE CASE WHEN n.privilege = 'EXECUTE'

@@ -17,7 +17,7 @@ WITH lockers AS (
     SELECT s.xmax FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2
     UNION
     SELECT g.xmax FROM pgfifo.queue_groups g WHERE g.queue = $1 AND g.group_id = $2
-      AND NOT pg_try_advisory_xact_lock_shared(g.session)
+      AND pgfifo.lives(g.session)
 )
 SELECT pg_catalog.pg_terminate_backend(holder.pid) AS ended, false AS kept
 FROM (SELECT a.pid
@@ -25,11 +25,9 @@ FROM (SELECT a.pid
       JOIN pg_stat_activity a ON a.backend_xid = l.xid
       WHERE a.pid <> pg_backend_pid()
         AND NOT EXISTS (SELECT
-                        FROM pg_locks k
-                        JOIN pgfifo.queue_groups g
-                             ON g.session = (k.classid::bigint << 32) | k.objid::bigint
-                        WHERE k.pid = a.pid AND k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
-                          AND k.mode = 'ExclusiveLock'
+                        FROM pgfifo.keepers k
+                        JOIN pgfifo.queue_groups g ON g.session = k.session
+                        WHERE k.pid = a.pid
                         OFFSET 0)
       OFFSET 0) holder
 UNION ALL
