@@ -162,7 +162,7 @@ var refusedToWorker = []string{
 	"INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', now())",
 	"INSERT INTO pgfifo.fences (queue, group_id, token) OVERRIDING SYSTEM VALUE VALUES ('q', 'g', 7)",
 	"UPDATE pgfifo.fences SET group_id = 'other'",
-	"UPDATE pgfifo.queues SET session_lease = true",
+	"UPDATE pgfifo.queues SET lease = 'session'",
 }
 
 var refusedToReader = slices.Concat(workersOnly, changes, []string{

@@ -5,6 +5,12 @@ import (
 	"fmt"
 )
 
+// The leases of queues, as the database has them.
+const (
+	byTransaction = "transaction"
+	bySession     = "session"
+)
+
 // leases tells which of the queues have Settings.SessionLease.
 func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (session map[string]bool, err error) {
 	session = make(map[string]bool)

@@ -101,8 +101,15 @@ func (s Settings) checked() (Settings, error) {
 func (s Settings) columns() []any {
 	return []any{
 		microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit, s.GroupLimit,
-		s.SessionLease,
+		s.lease(),
 	}
+}
+
+func (s Settings) lease() string {
+	if s.SessionLease {
+		return bySession
+	}
+	return byTransaction
 }
 
 // microseconds rounds up.
@@ -128,8 +135,10 @@ func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings
 	err = s.read(ctx, verb, statement("settings"), func(r row) error {
 		stored.found = true
 		var window, retention int64
+		var lease string
 		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
-			&stored.SessionLease, &stored.hadLimit, &stored.hadSessions)
+			&lease, &stored.hadLimit, &stored.hadSessions)
+		stored.SessionLease = lease == bySession
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err

@@ -47,7 +47,7 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, session_lease)
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, lease)
     ON pgfifo.queues TO pgfifo_admin;
 GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 

@@ -7,7 +7,7 @@ SELECT current_user::text AS role,
        n.privilege || coalesce(' (' || pg_catalog.array_to_string(n.columns, ', ') || ')', '') || ' on ' || n.relation
            AS lacks
 FROM (VALUES
-    ('pgfifo.queues', 'SELECT', '{queue,group_limit,session_lease}'::text[]),
+    ('pgfifo.queues', 'SELECT', '{queue,group_limit,lease}'::text[]),
     ('pgfifo.jobs_id_seq', 'SELECT', NULL),
     ('pgfifo.walk_requests', 'SELECT', NULL),
     ('pgfifo.jobs', 'SELECT', NULL),

@@ -12,7 +12,7 @@ CREATE TABLE pgfifo.queues (
     dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0), -- in microseconds; 0: for ever
     max_running    pgfifo.count NOT NULL DEFAULT 0, -- jobs at once, over all processes; 0: no limit
     group_limit    pgfifo.count NOT NULL DEFAULT 0, -- jobs of a group at once; 0: one, by the lock of queue_groups
-    session_lease  boolean                          -- see queue_groups.session; NULL: never had it, false: has had it
+    lease          text -- its name, see fifo/leases.go; NULL: the default, and never another; 'transaction': it again
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
@@ -211,7 +211,7 @@ CREATE FUNCTION pgfifo.held_by_sessions(queue text, group_id text) RETURNS SETOF
 SET search_path = pg_catalog, pg_temp AS $held$
 #variable_conflict use_column
 BEGIN
-    IF (SELECT q.session_lease FROM pgfifo.queues q WHERE q.queue = $1) IS NULL THEN
+    IF (SELECT q.lease FROM pgfifo.queues q WHERE q.queue = $1) IS NULL THEN
         RETURN;
     END IF;
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
