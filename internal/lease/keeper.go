@@ -47,12 +47,9 @@ type Keeper struct {
 	slow         slowSet
 }
 
-// NewKeeper returns one that has n lanes for the jobs' transactions. lost is told why a session has ended that was not
-// closed. Nothing is dialed yet.
+// NewKeeper returns one with n lanes for the jobs' transactions. Nothing is dialed yet.
 func NewKeeper(d *Dialer, n int, lost func(why error)) *Keeper {
-	return &Keeper{
-		Dialer: d, Lanes: NewLanes(d, n), Completions: NewLanes(d, 1), Others: NewLanes(d, 1), Lost: lost,
-	}
+	return &Keeper{Dialer: d, Lanes: NewLanes(d, n), Completions: NewLanes(d, 1), Others: NewLanes(d, 1), Lost: lost}
 }
 
 // Dials returns what opens its connections, each one.
