@@ -132,6 +132,7 @@ var refusedToProducer = slices.Concat(workersOnly, changes, []string{
 	"INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', '[]')",
 	"SELECT FROM pgfifo.dead_letters",
 	"SELECT FROM pgfifo.queue_groups",
+	"SELECT FROM pgfifo.keepers",
 	"SELECT FROM pgfifo.pauses",
 	"SELECT FROM pgfifo.group_slots",
 	"SELECT FROM pgfifo.fences",
@@ -161,7 +162,7 @@ var refusedToWorker = []string{
 	"INSERT INTO pgfifo.queue_groups (queue, group_id, created_at) VALUES ('q', 'g', now())",
 	"INSERT INTO pgfifo.fences (queue, group_id, token) OVERRIDING SYSTEM VALUE VALUES ('q', 'g', 7)",
 	"UPDATE pgfifo.fences SET group_id = 'other'",
-	"UPDATE pgfifo.queues SET session_lease = true",
+	"UPDATE pgfifo.queues SET lease = 'session'",
 }
 
 var refusedToReader = slices.Concat(workersOnly, changes, []string{
@@ -219,6 +220,7 @@ var permitted = map[string][]string{
 	"reader": {
 		"SELECT payload FROM pgfifo.jobs",
 		"SELECT session, job, since FROM pgfifo.queue_groups",
+		"SELECT FROM pgfifo.keepers",
 		"LOCK TABLE pgfifo.jobs IN ACCESS SHARE MODE",
 	},
 	"admin": {

@@ -232,8 +232,8 @@ func adminRole(t *testing.T, s *staff) {
 func (s *staff) keep(job fifo.Job) {
 	s.Helper()
 	s.Session().Do("SELECT pg_advisory_lock(77)")
-	s.exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, session_lease) "+
-		"VALUES ($1, 1, false, true) ON CONFLICT (queue) DO UPDATE SET session_lease = true", job.Queue)
+	s.exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, lease) "+
+		"VALUES ($1, 1, false, 'session') ON CONFLICT (queue) DO UPDATE SET lease = 'session'", job.Queue)
 	s.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since) "+
 		"VALUES ($1, $2, 77, 1, $3, 1, now())", job.Queue, job.GroupID, job.ID)
 }

@@ -64,14 +64,9 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	if err := s.forget(ctx, verb); err != nil {
 		return false, err
 	}
-	ended, still := false, false
-	err = s.read(ctx, verb, statement("terminate"), func(r row) error {
-		var one, has bool
-		err := r.Scan(&one, &has)
-		ended, still = ended || one, still || has
-		return err
-	}, s.queue, s.group)
-	if err != nil || !still {
+	ended := false
+	err = s.read(ctx, verb, statement("terminate"), func(r row) error { return r.Scan(&ended) }, s.queue, s.group)
+	if err != nil || !kept {
 		return ended, err
 	}
 	taken, err := s.take(ctx, verb)

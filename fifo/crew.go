@@ -27,8 +27,8 @@ import (
 //	a turn        claims it                             settles, and   hooks, log, and what
 //	                                                    claims next    the step could not record
 //
-// A holder is a lease.Lane, or with Settings.SessionLease a lease.Borrower. A turn (package schedule) is a group's, and
-// a place is that group in a claim. A task is a job of it that is held, and a result is what became of that.
+// A holder is a lease.Lane, or with Settings.SessionLease a lease.Borrower: leases.go. A turn (package schedule) is a
+// group's, and a place is that group in a claim. A task is a job of it that is held, and a result what became of that.
 
 // A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
 // heartbeat and the sweeper beside them.
@@ -37,7 +37,7 @@ type crew struct {
 	set    settings
 	log    *slog.Logger
 	dialer *lease.Dialer
-	keeper *lease.Keeper // nil: the seats have lanes
+	source source
 	turns  *schedule.Turns
 	scout  *schedule.Scout
 	seats  []*seat
@@ -52,21 +52,10 @@ type crew struct {
 	beside                sync.Map  // *pgx.Conn → "scout" or "listener"
 }
 
-// settlers is how many connections settle the jobs that sessions hold, whatever handlers do with the others: one
-// completes jobs, and one does all else.
-const settlers = 2
-
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), teller: new(teller)}
 	c.dialer = w.dialer(set)
-	if set.bySession {
-		c.keeper = &lease.Keeper{
-			Dialer: c.dialer, Lost: c.lostSession,
-			Lanes:       lease.NewLanes(c.dialer, w.concurrency()),
-			Completions: lease.NewLanes(c.dialer, 1), Others: lease.NewLanes(c.dialer, 1),
-		}
-	}
 	c.turns = schedule.NewTurns(max(tuning.Known/2, 4*set.lanes))
 	for name, q := range set.queues {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
@@ -82,6 +71,7 @@ func newCrew(w *Worker, set settings) *crew {
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
 	}
+	c.source = set.kind.source(c)
 	return c
 }
 
@@ -111,47 +101,27 @@ func (c *crew) dial(ctx context.Context) error {
 	if c.set.once {
 		beside = nil
 	}
-	lanes := len(c.seats)
-	if c.keeper != nil {
-		lanes = 1 + settlers + c.worker.concurrency()
-	}
-	need := lanes + len(beside)
-	var eg errgroup.Group
-	eg.SetLimit(parallelDials())
-	if c.keeper != nil {
-		if err := dialed(c.keeper.Connect(ctx), 1, need); err != nil {
+	dials := c.source.dials
+	for _, conn := range beside {
+		dials = append(dials, func(ctx context.Context) (err error) {
+			if *conn == nil {
+				*conn, err = c.dialer.Connect(ctx)
+			}
 			return err
-		}
-		k := c.keeper
-		for first, some := range map[int]*lease.Lanes{2: k.Completions, 3: k.Others, 2 + settlers: k.Lanes} {
-			eg.Go(func() error {
-				return some.Dial(ctx, parallelDials(), func(i int, err error) error {
-					return dialed(err, first+i, need)
-				})
-			})
-		}
-	}
-	for i, s := range c.seats {
-		eg.Go(func() error { return dialed(s.dial(ctx), i+1, need) })
-	}
-	for i, conn := range beside {
-		if *conn != nil {
-			continue
-		}
-		eg.Go(func() (err error) {
-			*conn, err = c.dialer.Connect(ctx)
-			return dialed(err, lanes+i+1, need)
 		})
 	}
-	return eg.Wait()
-}
-
-// holder returns what a seat is to have its groups by.
-func (c *crew) holder(ctx context.Context) (holder, error) {
-	if c.keeper != nil {
-		return c.keeper.Borrow(ctx)
+	var eg errgroup.Group
+	eg.SetLimit(parallelDials())
+	for i, dial := range dials {
+		eg.Go(func() error { return dialed(dial(ctx), i+1, len(dials)) })
 	}
-	return c.dialer.Dial(ctx)
+	err := eg.Wait()
+	for _, s := range c.seats {
+		if err == nil && s.holder == nil { // it has no connection of its own
+			err = dialed(s.dial(ctx), 1, len(dials))
+		}
+	}
+	return err
 }
 
 // lostSession cancels the handlers whose groups were held by a session that has ended.
@@ -212,9 +182,7 @@ func (c *crew) run(ctx context.Context) error {
 	err := c.drain(doneOf(&lanes))
 	stopAside()
 	ended, last := doneOf(&beside), time.Now().Add(lastWait)
-	if c.keeper != nil { // meanwhile: Run is to return
-		c.keeper.Close(min(max(time.Until(latest), lastWait), grace))
-	}
+	c.source.close(min(max(time.Until(latest), lastWait), grace)) // meanwhile: Run is to return
 	if within(time.Until(last), ended) {
 		c.closeBeside()
 	}
@@ -322,9 +290,7 @@ func (c *crew) closeLanes() {
 			_ = s.holder.Close()
 		}
 	}
-	if c.keeper != nil {
-		c.keeper.Close(lastWait)
-	}
+	c.source.close(lastWait)
 	c.closeBeside()
 }
 
@@ -355,7 +321,7 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
-	conn := s.holder.(*lease.Lane).Conn()
+	conn := s.holder.Lane().Conn()
 	if err := c.worker.checkRights(ctx, conn); err != nil {
 		return false, err
 	}

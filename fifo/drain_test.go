@@ -284,8 +284,7 @@ func TestLoggerThatBlocks(t *testing.T) {
 			return nil
 		}, func(w *fifo.Worker) { w.DrainTimeout = -1 }))
 		receive(t, started, "the handler")
-		b.exec("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = " +
-			"(SELECT oid FROM pg_database WHERE datname = current_database())")
+		b.exec("SELECT pg_terminate_backend(pid) FROM pgfifo.keepers")
 		require.ErrorIs(t, receive(t, told, "the end of its context"), fifo.ErrLost)
 	})
 }

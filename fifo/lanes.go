@@ -62,18 +62,9 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 	return nil
 }
 
-// fit returns an error if there are too few lanes for the queues.
-func (l *laneBounds) fit(set settings) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.check(set)
-}
-
+// check returns an error if there are too few lanes for the queues.
 func (l *laneBounds) check(set settings) error {
-	kept, of := 0, "Concurrency"
-	if set.bySession {
-		of = "SessionConcurrency"
-	}
+	kept, of := 0, set.kind.concurrency
 	for _, q := range set.names {
 		kept += min(l.of[q].Min, math.MaxInt-kept)
 	}
@@ -97,8 +88,7 @@ func (l *laneBounds) crews() []*crew {
 	return l.running
 }
 
-// begin makes the bounds those of crews that begin to run; the returned function ends that. They may have changed since
-// they were found to fit.
+// begin makes the bounds those of crews that begin to run; the returned function ends that.
 func (l *laneBounds) begin(crews []*crew) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,34 +3,101 @@ package fifo
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// leases tells which of the queues have Settings.SessionLease.
-func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (session map[string]bool, err error) {
-	session = make(map[string]bool)
-	err = each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("leases")), func(r row) error {
-		var name string
-		err := r.Scan(&name)
-		session[name] = true
+// A kind is one of the leases that a queue may have. What it is like for jobs, package lease says, and who lives and
+// holds groups by it, pgfifo.lives and pgfifo.keepers of the schema.
+type kind struct {
+	name        string            // in the database
+	concurrency string            // the field of a Worker that says how many jobs of such queues run at once,
+	lanes       func(*Worker) int // and what it says
+	source      func(*crew) source
+}
+
+// A source is where the seats of a crew have their holders from.
+type source struct {
+	dials  []func(context.Context) error // what opens the connections that holders need, each one
+	holder func(context.Context) (holder, error)
+	close  func(wait time.Duration)
+}
+
+var (
+	transaction = &kind{"transaction", "Concurrency", (*Worker).concurrency, func(c *crew) source {
+		lanes := source{
+			holder: func(ctx context.Context) (holder, error) { return c.dialer.Dial(ctx) },
+			close:  func(time.Duration) {},
+		}
+		for _, s := range c.seats { // each has a connection of its own
+			lanes.dials = append(lanes.dials, s.dial)
+		}
+		return lanes
+	}}
+	session = &kind{"session", "SessionConcurrency", (*Worker).sessionConcurrency, func(c *crew) source {
+		k := lease.NewKeeper(c.dialer, c.worker.concurrency(), c.lostSession)
+		return source{k.Dials(), func(ctx context.Context) (holder, error) { return k.Borrow(ctx) }, k.Close}
+	}}
+	kinds = []*kind{transaction, session}
+)
+
+// kindOf returns the lease of that name. One of a newer release is taken for the default, which leaves alone what
+// others hold.
+func kindOf(name string) *kind {
+	return kinds[max(slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name }), 0)]
+}
+
+// A holder is what a seat has its groups by: a lease.Lane, whose open transaction holds them, or, in queues with
+// Settings.SessionLease, a lease.Borrower, for which the session of a lease.Keeper holds them.
+type holder interface {
+	Step(ctx context.Context, calls []lease.Call, next *lease.Request) (hold *lease.Hold, settled bool, err error)
+	Forfeit(ctx context.Context)
+	Record(ctx context.Context, head *lease.Held, calls ...lease.Call) error
+	Charge(ctx context.Context, head *lease.Held) error
+
+	Lost(ctx context.Context) ([]*lease.Held, error)
+	Mark(ctx context.Context, heads []*lease.Held) error
+	Loan() *lease.Loan
+	Lend(ctx context.Context, handler func()) error
+	KeepWrites(ctx context.Context) error
+	Used() bool
+	Missed() lease.Miss
+
+	Lane() *lease.Lane
+	HungUp() bool
+	Closed() bool
+	Close() error
+	Abandon()
+}
+
+// leases tells which one each of the queues has.
+func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (map[string]*kind, error) {
+	leases := make(map[string]*kind)
+	err := each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("leases")), func(r row) error {
+		var queue, name string
+		err := r.Scan(&queue, &name)
+		leases[queue] = kindOf(name)
 		return err
 	}, queues)
 	if err != nil {
 		return nil, fmt.Errorf("fifo: look which lease queues have: %w", err)
 	}
-	return session, nil
+	return leases, nil
 }
 
 // tellLeases warns of queues that have another lease now than their crews.
 func (w *Worker) tellLeases(ctx context.Context) error {
 	for _, c := range w.lanes.crews() {
-		session, err := w.leases(ctx, w.Client.pool, c.set.names)
+		leases, err := w.leases(ctx, w.Client.pool, c.set.names)
 		if err != nil {
 			return err
 		}
 		for _, name := range c.set.names {
-			if session[name] != c.set.bySession {
+			if leases[name] != c.set.kind {
 				c.log.Warn("pgfifo: the queue's SessionLease was changed; this worker goes on with the lease "+
-					"that it has until it is started again", "queue", name, "has", c.set.bySession)
+					"that it has until it is started again", "queue", name, "has", c.set.kind.name)
 			}
 		}
 	}

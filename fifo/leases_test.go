@@ -59,7 +59,6 @@ func (by lease) atOnce(n int) func(*fifo.Worker) {
 // keeper returns the backend of the session that has the group of queue q, or 0.
 func (b *bed) keeper(group string) int {
 	b.t.Helper()
-	return query[int](b, `SELECT coalesce(min(l.pid), 0) FROM pg_locks l, pgfifo.queue_groups g
-		WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ExclusiveLock'
-		  AND l.classid::bigint << 32 | l.objid::bigint = g.session AND g.queue = 'q' AND g.group_id = $1`, group)
+	return query[int](b, `SELECT coalesce(min(k.pid), 0) FROM pgfifo.keepers k JOIN pgfifo.queue_groups g USING (session)
+		WHERE g.queue = 'q' AND g.group_id = $1`, group)
 }

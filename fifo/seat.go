@@ -41,7 +41,7 @@ type seat struct {
 
 // dial opens the seat's connection.
 func (s *seat) dial(ctx context.Context) error {
-	h, err := s.crew.holder(ctx)
+	h, err := s.crew.source.holder(ctx)
 	if err != nil {
 		s.at.Store(nil)
 		return err
@@ -76,7 +76,7 @@ func (s *seat) unanswered() *lease.Lane {
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.holder.Close() }()
 	retry := newRedialer(s.crew.log, "lane", &s.crew.laneSetback)
-	retry.quiet = s.crew.keeper != nil // there may be thousands
+	retry.quiet = s.holder.Lane() == nil // it has no connection of its own, so there may be thousands
 	troubled := false
 	for ctx.Err() == nil {
 		if s.holder.Lane().Spoiled() {

@@ -17,9 +17,8 @@ import (
 func (b *bed) oneKeeper() (pid int) {
 	b.t.Helper()
 	await(b.t, "a session that holds groups", func() bool {
-		return b.pool.QueryRow(b.t.Context(), `SELECT l.pid FROM pg_locks l
-			JOIN pgfifo.queue_groups g ON g.session = (l.classid::bigint << 32) | l.objid::bigint
-			WHERE l.locktype = 'advisory' AND l.granted LIMIT 1`).Scan(&pid) == nil
+		return b.pool.QueryRow(b.t.Context(), `SELECT k.pid FROM pgfifo.keepers k
+			JOIN pgfifo.queue_groups g USING (session) LIMIT 1`).Scan(&pid) == nil
 	})
 	return pid
 }

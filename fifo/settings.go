@@ -91,7 +91,7 @@ func (s Settings) checked() (Settings, error) {
 		return s, fmt.Errorf("%w: GroupLimit %d is negative, or over %d",
 			ErrInvalidSettings, s.GroupLimit, MaxGroupLimit)
 	}
-	if s.SessionLease && s.GroupLimit > 1 {
+	if s.lease() != transaction && s.GroupLimit > 1 {
 		return s, fmt.Errorf("%w: SessionLease and GroupLimit %d exclude each other", ErrInvalidSettings, s.GroupLimit)
 	}
 	return s.withDefaults(), nil
@@ -101,8 +101,15 @@ func (s Settings) checked() (Settings, error) {
 func (s Settings) columns() []any {
 	return []any{
 		microseconds(s.DedupWindow), s.DedupByGroup, microseconds(s.DeadLetterRetention), s.Limit, s.GroupLimit,
-		s.SessionLease,
+		s.lease().name,
 	}
+}
+
+func (s Settings) lease() *kind {
+	if s.SessionLease {
+		return session
+	}
+	return transaction
 }
 
 // microseconds rounds up.
@@ -117,8 +124,8 @@ func (s Scope) Settings(ctx context.Context) (Settings, error) {
 // storedSettings are those that the database has, or the defaults.
 type storedSettings struct {
 	Settings
-	found                 bool
-	hadLimit, hadSessions bool // it has or had a GroupLimit above 1, or a SessionLease
+	found              bool
+	hadLimit, hadLease bool // it has or had a GroupLimit above 1, or a lease other than the default
 }
 
 func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings, err error) {
@@ -128,8 +135,10 @@ func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings
 	err = s.read(ctx, verb, statement("settings"), func(r row) error {
 		stored.found = true
 		var window, retention int64
+		var lease string
 		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
-			&stored.SessionLease, &stored.hadLimit, &stored.hadSessions)
+			&lease, &stored.hadLimit, &stored.hadLease)
+		stored.SessionLease = kindOf(lease) == session
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err
@@ -206,12 +215,9 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 			return err
 		case stored.Settings != from:
 			return s.failed(verb, conflict(stored.Settings, from))
-		case stored.hadSessions && to.GroupLimit > 1:
-			return s.failed(verb, fmt.Errorf("%w: a queue that has had a SessionLease gets no GroupLimit above 1",
-				ErrInvalidSettings))
-		case stored.hadLimit && to.SessionLease:
-			return s.failed(verb, fmt.Errorf("%w: a queue that has had a GroupLimit above 1 gets no SessionLease",
-				ErrInvalidSettings))
+		case stored.hadLease && to.GroupLimit > 1, stored.hadLimit && to.lease() != transaction:
+			return s.failed(verb, fmt.Errorf("%w: a queue that has had a SessionLease gets no GroupLimit above 1, "+
+				"nor the other way round", ErrInvalidSettings))
 		case again:
 			return s.failed(verb, fmt.Errorf("%w: others change them at the same time", ErrConflict))
 		}

@@ -121,7 +121,7 @@ const applicationName = "application_name"
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
-		lanes: w.concurrency(), sessionLanes: cmp.Or(w.SessionConcurrency, 100),
+		kind: transaction, lanes: w.concurrency(),
 		// twice the first, and grace more than the second, are no overflow
 		poll:  min(cmp.Or(w.PollInterval, time.Second), math.MaxInt64/4),
 		drain: min(max(cmp.Or(w.DrainTimeout, 20*time.Second), 0), math.MaxInt64-grace),
@@ -144,14 +144,15 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, fmt.Errorf("%w: Client is closed", ErrInvalidWorker)
 	case len(w.queues) == 0:
 		return s, ErrNoHandler
-	case s.lanes < 0:
-		return s, fmt.Errorf("%w: Concurrency %d is negative", ErrInvalidWorker, s.lanes)
-	case s.sessionLanes < 0:
-		return s, fmt.Errorf("%w: SessionConcurrency %d is negative", ErrInvalidWorker, s.sessionLanes)
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
 	case badName != nil:
 		return s, badName
+	}
+	for _, k := range kinds {
+		if n := k.lanes(w); n < 0 {
+			return s, fmt.Errorf("%w: %s %d is negative", ErrInvalidWorker, k.concurrency, n)
+		}
 	}
 	if err := s.bounds.Validate(); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrInvalidWorker, err)
@@ -161,8 +162,11 @@ func (w *Worker) withDefaults() (settings, error) {
 
 func (w *Worker) concurrency() int { return cmp.Or(w.Concurrency, 10) }
 
+func (w *Worker) sessionConcurrency() int { return cmp.Or(w.SessionConcurrency, 100) }
+
 // settings is a Worker with its defaults filled in.
 type settings struct {
+	kind        *kind // of the queues' lease
 	lanes       int
 	poll, drain time.Duration
 	sweep       time.Duration // how often
@@ -172,10 +176,7 @@ type settings struct {
 	names       []string          // of the queues, sorted
 	queues      map[string]*Queue // with their defaults filled in
 	once        bool              // RunOne: one job, and no next one
-
-	sessionLanes int  // of the queues with Settings.SessionLease
-	bySession    bool // these are such queues, and lanes are those
-	sweeps       bool
+	sweeps      bool
 }
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
@@ -244,7 +245,7 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 	if err != nil {
 		return nil, dialed(err, 1, w.concurrency())
 	}
-	var leases map[string]bool
+	var leases map[string]*kind
 	if err = w.checkRights(ctx, conn); err == nil {
 		leases, err = w.leases(ctx, conn, set.names)
 	}
@@ -253,25 +254,17 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 		return nil, err
 	}
 	suspects := new(schedule.Suspects)
-	for _, session := range []bool{false, true} {
+	for _, k := range kinds {
 		part := set
-		part.bySession, part.sweeps, part.names, part.queues = session, len(crews) == 0, nil, make(map[string]*Queue)
+		part.kind, part.lanes, part.sweeps = k, k.lanes(w), len(crews) == 0
+		part.names, part.queues = nil, make(map[string]*Queue)
 		for _, name := range set.names {
-			if leases[name] == session {
+			if leases[name] == k {
 				part.names, part.queues[name] = append(part.names, name), set.queues[name]
 			}
 		}
-		if session {
-			part.lanes = set.sessionLanes
-		}
 		if len(part.names) == 0 {
 			continue
-		}
-		if err := w.lanes.fit(part); err != nil {
-			if len(crews) == 0 {
-				closeConn(conn)
-			}
-			return crews, err
 		}
 		c := newCrew(w, part)
 		c.turns.SetSuspects(suspects)

@@ -12,15 +12,15 @@ import (
 
 var tables = []string{
 	"function block_group", "function enqueue", "function enqueue", "function enqueue", "function held_by_sessions",
-	"function replace_waiting", "function runs_here", "function schema_version", "function serves_from",
-	"function take_from_session", "function with_failure",
+	"function lives", "function replace_waiting", "function runs_here", "function schema_version",
+	"function serves_from", "function take_from_session", "function with_failure",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",
 	"relation dedup_ids", "relation dedup_ids_expires", "relation dedup_ids_pkey",
 	"relation fences", "relation fences_pkey", "relation fences_token_seq",
 	"relation group_slots", "relation group_slots_pkey",
 	"relation jobs", "relation jobs_due", "relation jobs_id_seq", "relation jobs_new", "relation jobs_pkey",
-	"relation jobs_urgent",
+	"relation jobs_urgent", "relation keepers",
 	"relation pauses", "relation pauses_pkey",
 	"relation queue_groups", "relation queue_groups_pkey", "relation queues", "relation queues_pkey",
 	"relation slots", "relation slots_pkey", "relation walk_requests",

@@ -25,7 +25,7 @@ $roles$;
 
 REVOKE ALL ON SCHEMA pgfifo FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.group_slots, pgfifo.dedup_ids, pgfifo.jobs,
-    pgfifo.queue_groups, pgfifo.pauses, pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
+    pgfifo.queue_groups, pgfifo.keepers, pgfifo.pauses, pgfifo.fences, pgfifo.attempt_marks, pgfifo.dead_letters
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq, pgfifo.walk_requests
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -47,7 +47,7 @@ GRANT USAGE ON SCHEMA pgfifo TO pgfifo_producer, pgfifo_worker, pgfifo_reader, p
 -- none; only an admin may change them.
 GRANT SELECT ON pgfifo.queues TO pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT INSERT ON pgfifo.queues TO pgfifo_worker, pgfifo_admin;
-GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, session_lease)
+GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, group_limit, lease)
     ON pgfifo.queues TO pgfifo_admin;
 GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
@@ -89,9 +89,10 @@ GRANT SELECT, INSERT (queue, group_id, id, attempt, xid), UPDATE (id, attempt, x
 GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, failures, priority),
       SELECT (queue, group_id, id, died_at), UPDATE (attempts), DELETE
     ON pgfifo.dead_letters TO pgfifo_worker; -- all but INSERT for Settings.DeadLetterRetention
--- It reads and writes nothing, so PUBLIC keeps the right to call it, which it has by default.
-GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text)
+-- They read and write nothing, so PUBLIC keeps the right to call them, which it has by default.
+GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text), pgfifo.lives(bigint)
     TO pgfifo_worker, pgfifo_admin;
+GRANT SELECT ON pgfifo.keepers TO pgfifo_worker, pgfifo_reader, pgfifo_admin; -- to see, and to end, who holds groups
 
 -- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
 -- grant that to it where you may.

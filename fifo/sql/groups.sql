@@ -37,12 +37,10 @@ WITH RECURSIVE walk AS (
         ORDER BY j.queue, j.group_id, j.id
         LIMIT 1) next
     WHERE ($4::text IS NULL OR next.queue = $4) AND ($5::text IS NULL OR next.group_id = $5)
-), keepers AS MATERIALIZED ( -- the sessions that live, by the numbers of their locks
-    SELECT (l.classid::bigint << 32) | l.objid::bigint AS session, l.pid, a.application_name, a.client_addr
-    FROM pg_locks l
-    JOIN pg_stat_activity a ON a.pid = l.pid
-    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ExclusiveLock' AND l.granted
-      AND l.database = (SELECT own.datid FROM pg_stat_get_activity(pg_backend_pid()) own)
+), keepers AS MATERIALIZED (
+    SELECT k.session, a.pid, a.application_name, a.client_addr
+    FROM pgfifo.keepers k
+    JOIN pg_stat_activity a ON a.pid = k.pid
 ), full_queue AS ( -- at its limit: a session in progress has each slot locked, or one that lives has it
     SELECT q.queue
     FROM pgfifo.queues q

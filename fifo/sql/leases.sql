@@ -1,2 +1,3 @@
--- Tells which of the queues in $1 have their groups held by sessions: Settings.SessionLease.
-SELECT q.queue FROM pgfifo.queues q WHERE q.queue = ANY ($1::text[]) AND q.session_lease
+-- Tells which lease each of the queues in $1 has.
+SELECT k.queue, coalesce((SELECT q.lease FROM pgfifo.queues q WHERE q.queue = k.queue), 'transaction')
+FROM pg_catalog.unnest($1::text[]) AS k (queue)

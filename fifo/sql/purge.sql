@@ -12,12 +12,10 @@ WITH locked AS MATERIALIZED (
     FROM pgfifo.jobs j
     WHERE j.queue = $1 AND ($2::text IS NULL OR j.group_id = $2)
       AND (j.xmax = pg_current_xact_id_if_assigned()::xid AND pgfifo.runs_here(j.queue, j.group_id, j.xmax)) IS NOT TRUE
-      AND CASE WHEN (SELECT q.session_lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
-               THEN (SELECT g.session IS NULL OR pg_try_advisory_xact_lock_shared(g.session)
-                     FROM pgfifo.queue_groups g
-                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id) IS NOT FALSE
-               ELSE true
-          END
+      AND CASE WHEN (SELECT q.lease IS NOT NULL FROM pgfifo.queues q WHERE q.queue = $1)
+               THEN (SELECT pgfifo.lives(g.session) FROM pgfifo.queue_groups g
+                     WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id)
+          END IS NOT TRUE
     FOR UPDATE SKIP LOCKED
 ), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
     SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0

@@ -7,7 +7,7 @@ SELECT current_user::text AS role,
        n.privilege || coalesce(' (' || pg_catalog.array_to_string(n.columns, ', ') || ')', '') || ' on ' || n.relation
            AS lacks
 FROM (VALUES
-    ('pgfifo.queues', 'SELECT', '{queue,group_limit,session_lease}'::text[]),
+    ('pgfifo.queues', 'SELECT', '{queue,group_limit,lease}'::text[]),
     ('pgfifo.jobs_id_seq', 'SELECT', NULL),
     ('pgfifo.walk_requests', 'SELECT', NULL),
     ('pgfifo.jobs', 'SELECT', NULL),
@@ -23,7 +23,8 @@ FROM (VALUES
     ('pgfifo.attempt_marks', 'DELETE', NULL),
     ('pgfifo.dead_letters', 'INSERT',
      '{queue,group_id,id,payload,headers,attempts,max_attempts,enqueued_at,failures,priority}'),
-    ('pgfifo.with_failure', 'EXECUTE', NULL)
+    ('pgfifo.with_failure', 'EXECUTE', NULL),
+    ('pgfifo.lives', 'EXECUTE', NULL)
 ) AS n (relation, privilege, columns) -- no columns: the whole table; EXECUTE: a function
 CROSS JOIN LATERAL (SELECT pg_catalog.to_regclass(n.relation::text)::oid AS oid) r
 WHERE CASE WHEN n.privilege = 'EXECUTE'

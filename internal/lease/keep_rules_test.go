@@ -19,10 +19,7 @@ func (s *stage) keeper() *Keeper {
 
 func (s *stage) keeperOf(d *Dialer) *Keeper {
 	s.Helper()
-	k := &Keeper{
-		Dialer: d, Lanes: NewLanes(d, 1), Completions: NewLanes(d, 1), Others: NewLanes(d, 1),
-		Lost: func(error) {},
-	}
+	k := NewKeeper(d, 1, func(error) {})
 	require.NoError(s, k.Connect(s.Context()))
 	s.Cleanup(func() { k.Close(time.Second) })
 	return k

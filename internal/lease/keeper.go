@@ -47,6 +47,22 @@ type Keeper struct {
 	slow         slowSet
 }
 
+// NewKeeper returns one with n lanes for the jobs' transactions. Nothing is dialed yet.
+func NewKeeper(d *Dialer, n int, lost func(why error)) *Keeper {
+	return &Keeper{Dialer: d, Lanes: NewLanes(d, n), Completions: NewLanes(d, 1), Others: NewLanes(d, 1), Lost: lost}
+}
+
+// Dials returns what opens its connections, each one.
+func (k *Keeper) Dials() []func(context.Context) error {
+	dials := []func(context.Context) error{k.Connect}
+	for _, some := range []*Lanes{k.Completions, k.Others, k.Lanes} {
+		for range cap(some.free) {
+			dials = append(dials, some.add)
+		}
+	}
+	return dials
+}
+
 // Connect opens the session, if there is none that lives.
 func (k *Keeper) Connect(ctx context.Context) error {
 	opened := k.opening.DoChan("", func() (any, error) { return nil, k.open(context.WithoutCancel(ctx)) })

@@ -3,8 +3,6 @@ package lease
 import (
 	"context"
 	"sync"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Lanes are lanes that many share, each for a while: see Borrower.
@@ -26,21 +24,13 @@ func NewLanes(d *Dialer, n int) *Lanes {
 	return l
 }
 
-// Dial dials all of them, so many at once. failed is told which one could not be had.
-func (l *Lanes) Dial(ctx context.Context, atOnce int, failed func(n int, err error) error) error {
-	var eg errgroup.Group
-	eg.SetLimit(atOnce)
-	for n := range cap(l.free) {
-		eg.Go(func() error {
-			lane, err := l.dial(ctx)
-			if err != nil {
-				return failed(n, err)
-			}
-			l.putIdle(lane)
-			return nil
-		})
+// add dials one before it is needed.
+func (l *Lanes) add(ctx context.Context) error {
+	lane, err := l.dial(ctx)
+	if err == nil {
+		l.putIdle(lane)
 	}
-	return eg.Wait()
+	return err
 }
 
 // get waits for a lane. Who has got one puts it back.

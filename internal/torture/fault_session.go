@@ -16,13 +16,10 @@ import (
 const noteHolds = "it held groups"
 
 const (
-	// holdsSQL is a condition on a lock: that of a session on a number that some group has. Others look with shared
-	// locks whether such a session lives, and sweeps have a lock of their own.
-	holdsSQL = `l.locktype = 'advisory' AND l.mode = 'ExclusiveLock' AND l.granted AND l.objsubid = 1 AND EXISTS (
-		SELECT FROM pgfifo.queue_groups g WHERE g.session = (l.classid::bigint << 32) | l.objid::bigint)`
-	// holderSQL finds the session that holds the groups of a worker. $1 its name.
-	holderSQL = `SELECT a.pid FROM pg_stat_activity a JOIN pg_locks l USING (pid)
-		WHERE a.datname = current_database() AND a.application_name = $1 AND ` + holdsSQL
+	// holdersSQL finds the sessions that hold groups. Sweeps have a lock of their own.
+	holdersSQL = "SELECT k.pid FROM pgfifo.keepers k JOIN pgfifo.queue_groups g USING (session)"
+	// holderSQL finds the one that holds the groups of a worker. $1 its name.
+	holderSQL = "SELECT a.pid FROM pg_stat_activity a WHERE a.application_name = $1 AND a.pid IN (" + holdersSQL + ")"
 )
 
 // injectSever ends the session that holds the groups of a worker, often in the middle of jobs.
@@ -56,8 +53,7 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 // terminate ends a session of a process.
 func (r *run) terminate(ctx context.Context, name string, pid int64) error {
 	var holds, done bool
-	if err := r.pool.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = $1 AND "+holdsSQL+")",
-		pid).Scan(&holds); err != nil {
+	if err := r.pool.QueryRow(ctx, "SELECT $1 IN ("+holdersSQL+")", pid).Scan(&holds); err != nil {
 		return err
 	}
 	note := ""

@@ -90,8 +90,7 @@ func (r *run) sample(ctx context.Context) {
 		UNION ALL SELECT g.queue || '/' || g.group_id, coalesce(l.pid, 0), '` + keptMark + `' || g.token,
 			coalesce(a.application_name, 'nobody')
 		FROM pgfifo.queue_groups g
-		LEFT JOIN pg_locks l ON l.locktype = 'advisory' AND l.mode = 'ExclusiveLock'
-			AND l.classid::bigint << 32 | l.objid::bigint = g.session
+		LEFT JOIN pgfifo.keepers l USING (session)
 		LEFT JOIN pg_stat_activity a USING (pid)
 		WHERE g.session IS NOT NULL`
 	for pause.For(ctx, time.Second) == nil {

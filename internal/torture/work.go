@@ -207,7 +207,7 @@ func (r *run) quiet(ctx context.Context) {
 	})
 	const kept = `SELECT (SELECT count(*) FROM pgfifo.queue_groups WHERE session IS NOT NULL)
 		+ (SELECT count(*) FROM pgfifo.slots WHERE session IS NOT NULL
-		   AND NOT pg_try_advisory_xact_lock_shared(session))` // that of one that is dead is free
+		   AND pgfifo.lives(session))` // that of one that is dead is free
 	if !until(ctx, quietWithin, func() bool { return get(kept, &end.Kept) && end.Kept == 0 }) {
 		r.mark("kept", "", 0, r.text(ctx, keptBySQL))
 	}
@@ -229,8 +229,8 @@ const (
 		backend_xid, now() - xact_start, left(query, 60)), '; '), '')
 		FROM pg_stat_activity WHERE datname = current_database()`
 	// keptBySQL says what is some session's.
-	keptBySQL = `SELECT coalesce(string_agg(x.what || ' ' || CASE WHEN pg_try_advisory_xact_lock_shared(x.session)
-			THEN 'of the dead' ELSE 'of the living' END, '; '), '')
+	keptBySQL = `SELECT coalesce(string_agg(x.what || ' ' || CASE WHEN pgfifo.lives(x.session)
+			THEN 'of the living' ELSE 'of the dead' END, '; '), '')
 		FROM (SELECT g.queue || '/' || g.group_id || ' job ' || g.job, session FROM pgfifo.queue_groups g
 		      UNION ALL SELECT s.queue || ' slot ' || s.n, session FROM pgfifo.slots s) x (what, session)
 		WHERE x.session IS NOT NULL`

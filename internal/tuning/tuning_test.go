@@ -45,7 +45,6 @@ var known = map[string]string{
 	"fifo.ownGroupBytes":            "format of a name",
 	"fifo.ownGroupMark":             "format of a name",
 	"schedule.laneParts":            "format: time in parts",
-	"fifo.settlers":                 "one for each kind of settlement",
 	"fifo.maxNameBytes":             "fact of PostgreSQL",
 	"fifo.noticeBytes":              "fact of PostgreSQL",
 	"schema.maxLen":                 "fact of PostgreSQL",

@@ -16,6 +16,8 @@ DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
 DROP FUNCTION pgfifo.block_group(text, text, bigint, text);
 DROP FUNCTION pgfifo.take_from_session(text, text);
 DROP FUNCTION pgfifo.held_by_sessions(text, text);
+DROP VIEW pgfifo.keepers;
+DROP FUNCTION pgfifo.lives(bigint);
 DROP FUNCTION pgfifo.runs_here(text, text, xid);
 DROP FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text);
 DROP TABLE pgfifo.dead_letters;

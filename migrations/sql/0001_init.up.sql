@@ -12,7 +12,7 @@ CREATE TABLE pgfifo.queues (
     dead_letter_retention bigint NOT NULL DEFAULT 0 CHECK (dead_letter_retention >= 0), -- in microseconds; 0: for ever
     max_running    pgfifo.count NOT NULL DEFAULT 0, -- jobs at once, over all processes; 0: no limit
     group_limit    pgfifo.count NOT NULL DEFAULT 0, -- jobs of a group at once; 0: one, by the lock of queue_groups
-    session_lease  boolean                          -- see queue_groups.session; NULL: never had it, false: has had it
+    lease          text -- its name, see fifo/leases.go; NULL: the default, and never another; 'transaction': it again
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
@@ -192,6 +192,18 @@ SET search_path = pg_catalog, pg_temp AS $runs$
         OR EXISTS (SELECT FROM pgfifo.group_slots s WHERE s.queue = $1 AND s.group_id = $2 AND s.xmax = $3)
     $runs$;
 
+-- Tells whether the session lives that the row of a group or a slot names: only a dead one's lock can be had. NULL,
+-- which is nobody, does not. Like with_failure it costs nothing; it is VOLATILE because what it calls is.
+CREATE FUNCTION pgfifo.lives(session bigint) RETURNS boolean LANGUAGE sql VOLATILE
+    AS 'SELECT coalesce(NOT pg_catalog.pg_try_advisory_xact_lock_shared($1), false)';
+
+-- The sessions that live, by their numbers, and whoever else has an advisory lock.
+CREATE VIEW pgfifo.keepers AS
+SELECT (l.classid::bigint << 32) | l.objid::bigint AS session, l.pid
+FROM pg_catalog.pg_locks l
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ExclusiveLock' AND l.granted
+  AND l.database = (SELECT own.datid FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) own);
+
 -- Returns the jobs of a queue, or of a group of it, that sessions run: they have no lock, see queue_groups.session. It
 -- looks with a new snapshot. So of a job whose row the caller has locked by then, it says what stays true: a claim
 -- locks that row, too. A snapshot that is older than the lock would not tell, so it wants READ COMMITTED.
@@ -199,7 +211,7 @@ CREATE FUNCTION pgfifo.held_by_sessions(queue text, group_id text) RETURNS SETOF
 SET search_path = pg_catalog, pg_temp AS $held$
 #variable_conflict use_column
 BEGIN
-    IF (SELECT q.session_lease FROM pgfifo.queues q WHERE q.queue = $1) IS NULL THEN
+    IF (SELECT q.lease FROM pgfifo.queues q WHERE q.queue = $1) IS NULL THEN
         RETURN;
     END IF;
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
@@ -209,8 +221,7 @@ BEGIN
     RETURN QUERY
         SELECT g.job
         FROM pgfifo.queue_groups g
-        WHERE g.queue = $1 AND ($2 IS NULL OR g.group_id = $2) AND g.session IS NOT NULL AND g.job IS NOT NULL
-          AND NOT pg_try_advisory_xact_lock_shared(g.session);
+        WHERE g.queue = $1 AND ($2 IS NULL OR g.group_id = $2) AND g.job IS NOT NULL AND pgfifo.lives(g.session);
 END
 $held$;
 REVOKE ALL ON FUNCTION pgfifo.held_by_sessions(text, text) FROM PUBLIC;
@@ -228,8 +239,7 @@ BEGIN
     UPDATE pgfifo.queue_groups g
     SET session = ('x' || translate(gen_random_uuid()::text, '-', ''))::bit(62)::bigint,
         token = pg_catalog.nextval('pgfifo.fences_token_seq')
-    WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NOT NULL
-      AND NOT pg_try_advisory_xact_lock_shared(g.session);
+    WHERE g.queue = $1 AND g.group_id = $2 AND pgfifo.lives(g.session);
     RETURN FOUND;
 EXCEPTION WHEN lock_not_available THEN
     RETURN false;

@@ -12,7 +12,7 @@ WITH free AS MATERIALIZED (
     SELECT f.n
     FROM pgfifo.slots f
     WHERE f.queue = $1 AND f.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1)
-      AND (f.session IS NULL OR f.session <> $3 AND pg_try_advisory_xact_lock_shared(f.session))
+      AND f.session IS DISTINCT FROM $3 AND NOT pgfifo.lives(f.session)
     ORDER BY f.queue, f.n
     LIMIT $2
     FOR NO KEY UPDATE SKIP LOCKED

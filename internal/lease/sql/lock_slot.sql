@@ -17,7 +17,7 @@
 WITH slot AS MATERIALIZED (
     SELECT s.n
     FROM pgfifo.slots s
-    WHERE s.queue = $1 AND (s.session IS NULL OR pg_try_advisory_xact_lock_shared(s.session))
+    WHERE s.queue = $1 AND NOT pgfifo.lives(s.session)
       AND s.n <= (SELECT q.max_running FROM pgfifo.queues q WHERE q.queue = $1 AND q.group_limit = 0)
     ORDER BY s.queue, s.n
     LIMIT 1

@@ -8,7 +8,7 @@
 SELECT e.xid, e.status = 'aborted' AS died
 FROM (SELECT x.xid,
              CASE WHEN x.xid < 0
-                  THEN CASE WHEN pg_try_advisory_xact_lock_shared(-x.xid) THEN 'aborted' ELSE 'in progress' END
+                  THEN CASE WHEN pgfifo.lives(-x.xid) THEN 'in progress' ELSE 'aborted' END
                   WHEN x.xid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint
                   THEN coalesce(pg_xact_status(x.xid::text::xid8), 'committed') -- NULL: long ago
                   WHEN x.xid::text::xid8::xid

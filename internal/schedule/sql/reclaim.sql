@@ -14,7 +14,7 @@ WITH dead AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT r.job, r.attempt, r.since
                         FROM pgfifo.queue_groups r
                         WHERE r.queue = k.queue AND r.group_id = k.group_id
-                          AND r.session IS NOT NULL AND pg_try_advisory_xact_lock_shared(r.session)
+                          AND r.session IS NOT NULL AND NOT pgfifo.lives(r.session)
                         FOR NO KEY UPDATE SKIP LOCKED) g
 ), marked AS (
     INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
