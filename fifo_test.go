@@ -20,10 +20,10 @@ import (
 // 32 lanes in 4 processes, 50 groups: every job once, in the order of its group, which runs one at a time.
 func TestGroupsStayInOrder(t *testing.T) {
 	s := newSite(t)
-	want := s.fill(50, 12)
-	procs := s.crew(4, 8)
+	want := s.fill(30, 12)
+	procs := s.crew(3, 4)
 	s.until("the first job", func() bool { return len(s.events()) > 0 })
-	for group, ids := range s.fill(50, 12) { // while the first are being worked
+	for group, ids := range s.fill(30, 12) { // while the first are being worked
 		want[group] = append(want[group], ids...)
 	}
 	s.drained()
@@ -142,7 +142,7 @@ func TestEffectAndCompletionCommitTogether(t *testing.T) {
 	s := newSite(t)
 	want := make(map[string][]int64)
 	total := 0
-	for range 100 {
+	for range 40 {
 		msgs := []fifo.Message{
 			message("success", task{}),
 			message("error", task{Do: "error", Until: 1}),
@@ -164,8 +164,8 @@ func TestEffectAndCompletionCommitTogether(t *testing.T) {
 	})
 	s.stop(p)
 	require.Equal(t, want, s.effects())
-	require.Equal(t, 100, s.number("SELECT count(*) FROM effects WHERE attempt = 1"))
-	require.Equal(t, 200, s.number("SELECT count(*) FROM effects WHERE attempt = 2"))
+	require.Equal(t, 40, s.number("SELECT count(*) FROM effects WHERE attempt = 1"))
+	require.Equal(t, 80, s.number("SELECT count(*) FROM effects WHERE attempt = 2"))
 	s.replay()
 }
 

@@ -89,7 +89,7 @@ func TestResets(t *testing.T) {
 	proxy, url := s.proxy()
 	var procs []*process
 	for range 2 {
-		procs = append(procs, s.launch(assignment{URL: url, Lanes: 4, MaxAttempts: 100}, (*exec.Cmd).Start))
+		procs = append(procs, s.launch(assignment{URL: url, Lanes: 3, MaxAttempts: 100}, (*exec.Cmd).Start))
 	}
 	s.until("both at work, for a worker whose start fails ends", func() bool {
 		return s.number(`SELECT count(*) FROM pg_stat_activity
@@ -101,7 +101,7 @@ func TestResets(t *testing.T) {
 	left := s.jobs()
 	s.within(6*patience, "an empty queue", func() bool {
 		now := s.jobs()
-		if now <= left-step && resets < 6 { // each costs a pause before the next dial
+		if now <= left-step && resets < 5 { // each costs a pause before the next dial
 			left = now
 			resets++
 			broken += proxy.Reset()

@@ -80,14 +80,14 @@ func TestProducersBehindPoolerInTransactionMode(t *testing.T) {
 				require.IsIncreasing(t, shared)
 			}
 			slices.Sort(shared)
-			require.Len(t, slices.Compact(shared), manyProducers*3*4, "once each")
+			require.Len(t, slices.Compact(shared), manyProducers*producerRounds*4, "once each")
 			delete(effects, by)
 		}
 		require.Equal(t, want, effects)
 	})
 }
 
-const manyProducers = 8
+const manyProducers, producerRounds = 8, 2
 
 // produceAtOnce has each of many producers enqueue to a group of its own, whose ids it adds to those that are wanted,
 // and all to the shared one.
@@ -126,7 +126,7 @@ func produceInAllWays(
 		}
 		return err
 	}
-	for round := range 3 {
+	for round := range producerRounds {
 		if err := keep(client.Enqueue(ctx, own)); err != nil {
 			return nil, fmt.Errorf("one: %w", err)
 		}

@@ -61,7 +61,7 @@ func up(ctx context.Context, pool *pgxpool.Pool, _ *journal) error {
 // run starts a process of a release, "" being this one.
 func (s *site) run(program, role string) *process {
 	s.Helper()
-	return s.launch(assignment{Program: program, Role: role, Lanes: 4}, (*exec.Cmd).Start)
+	return s.launch(assignment{Program: program, Role: role, Lanes: 2}, (*exec.Cmd).Start)
 }
 
 // busy waits until each of the processes has sent or worked so many jobs more.

@@ -37,70 +37,62 @@ func (b *bed) fill(batch fifo.Queue) (ids []int64) {
 
 // The job at the head of a group pays for a lost batch, whichever of its jobs ran; of many groups each head does.
 // Nothing else is counted, and all is done once.
-func TestLostBatch(t *testing.T) { overLeases(t, testLostBatch) }
-
-func testLostBatch(t *testing.T, by lease) {
-	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
-			b := by.on(newList(t))
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			ids := b.fill(batch)
-			worked := 0
-			w := work(b, batch, func(ctx context.Context, job *fifo.Job) error {
-				if worked++; worked == 3 {
-					return b.cut(ctx, job)
-				}
-				return note(ctx, job)
-			})
-			b.work(w)
-			attempts := b.attempts(ids...)
-			stats := w.Stats()
-			require.EqualValues(t, 5, stats.Succeeded)
-			require.Zero(t, stats.Buried+stats.Returned)
-			if batch.BatchJobs > 1 {
-				require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
-				require.EqualValues(t, 1, stats.Lost)
-				return
+func TestLostBatch(t *testing.T) {
+	pgtest.OverPairs(t, leases, ways, batches(5), func(t *testing.T, by lease, work way, batch fifo.Queue) {
+		b := by.on(newList(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		ids := b.fill(batch)
+		worked := 0
+		w := work(b, batch, func(ctx context.Context, job *fifo.Job) error {
+			if worked++; worked == 3 {
+				return b.cut(ctx, job)
 			}
-			require.NotContains(t, attempts, 3)
-			twice := 0
-			for _, n := range attempts {
-				twice += n - 1
-			}
-			require.EqualValues(t, twice, stats.Lost)
-			require.GreaterOrEqual(t, twice, 3)
+			return note(ctx, job)
 		})
+		b.work(w)
+		attempts := b.attempts(ids...)
+		stats := w.Stats()
+		require.EqualValues(t, 5, stats.Succeeded)
+		require.Zero(t, stats.Buried+stats.Returned)
+		if batch.BatchJobs > 1 {
+			require.Equal(t, []int{2, 1, 1, 1, 1}, attempts)
+			require.EqualValues(t, 1, stats.Lost)
+			return
+		}
+		require.NotContains(t, attempts, 3)
+		twice := 0
+		for _, n := range attempts {
+			twice += n - 1
+		}
+		require.EqualValues(t, twice, stats.Lost)
+		require.GreaterOrEqual(t, twice, 3)
 	})
 }
 
 // A job that ends every connection that runs it ends as a dead letter also among others, who are not drawn into it:
 // each of them pays for one lost attempt at most.
-func TestPoisonInABatch(t *testing.T) { overLeases(t, testPoisonInABatch) }
-
-func testPoisonInABatch(t *testing.T, by lease) {
-	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-		pgtest.OverAll(t, batches(8), func(t *testing.T, batch fifo.Queue) {
-			b := by.on(newList(t))
-			b.ledger.overlaps, b.ledger.unordered = true, true
-			ids := b.fill(batch)
-			one := func(ctx context.Context, job *fifo.Job) error {
-				if job.ID == ids[3] {
-					return b.cut(ctx, job)
-				}
-				return note(ctx, job)
+func TestPoisonInABatch(t *testing.T) {
+	pgtest.OverPairs(t, leases, ways, batches(8), func(t *testing.T, by lease, work way, batch fifo.Queue) {
+		b := by.on(newList(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true
+		ids := b.fill(batch)
+		one := func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[3] {
+				return b.cut(ctx, job)
 			}
-			b.work(work(b, batch, one))
-			for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
-				require.LessOrEqual(t, n, 2)
-			}
-			letter := only(t, b.deadLetters())
-			require.Equal(t, ids[3], letter.ID)
-			require.Equal(t, 3, letter.Attempts)
-			require.Len(t, letter.Failures, 3)
-			for _, f := range letter.Failures {
-				require.Equal(t, fifo.KindLost, f.Kind)
-			}
-		})
+			return note(ctx, job)
+		}
+		b.work(work(b, batch, one))
+		for _, n := range b.attempts(slices.Concat(ids[:3], ids[4:])...) {
+			require.LessOrEqual(t, n, 2)
+		}
+		letter := only(t, b.deadLetters())
+		require.Equal(t, ids[3], letter.ID)
+		require.Equal(t, 3, letter.Attempts)
+		require.Len(t, letter.Failures, 3)
+		for _, f := range letter.Failures {
+			require.Equal(t, fifo.KindLost, f.Kind)
+		}
 	})
 }
 

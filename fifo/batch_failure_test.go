@@ -84,48 +84,44 @@ func executing(sql string) fifo.Handler {
 
 // Whatever one job of a batch does, the others are done once each, in order and without a counted attempt; it alone is
 // tried again. What was written before a commit by hand is written again.
-func TestCulpritInABatch(t *testing.T) { overLeases(t, testCulpritInABatch) }
-
-func testCulpritInABatch(t *testing.T, by lease) {
-	pgtest.OverAll(t, ways, func(t *testing.T, work way) {
-		pgtest.OverAll(t, batches(6), func(t *testing.T, batch fifo.Queue) {
-			b := by.on(newList(t))
-			b.ledger.unordered = true
-			b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
-			odd := func(ctx context.Context, job *fifo.Job) error {
-				err := note(ctx, job)
-				if spoil := culprits[string(job.Payload)]; err == nil && spoil != nil && job.Attempt() == 1 {
-					err = spoil(ctx, job)
-				}
-				return err
+func TestCulpritInABatch(t *testing.T) {
+	pgtest.OverPairs(t, leases, ways, batches(6), func(t *testing.T, by lease, work way, batch fifo.Queue) {
+		b := by.on(newList(t))
+		b.ledger.unordered = true
+		b.exec("CREATE TABLE effects (attempt int, UNIQUE (attempt) DEFERRABLE INITIALLY DEFERRED)")
+		odd := func(ctx context.Context, job *fifo.Job) error {
+			err := note(ctx, job)
+			if spoil := culprits[string(job.Payload)]; err == nil && spoil != nil && job.Attempt() == 1 {
+				err = spoil(ctx, job)
 			}
-			quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
-			w := work(b, batch, odd, quick)
-			r := b.run(w)
-			for name := range culprits { // one after the other, so that each has its batch
-				msgs := make([]fifo.Message, 6)
-				for i := range msgs {
-					msgs[i] = fifo.Message{Queue: "q", GroupID: name, Payload: ""}
-					if batch.BatchGroups > 1 {
-						msgs[i].GroupID += fmt.Sprint(i)
-					}
+			return err
+		}
+		quick := func(w *fifo.Worker) { w.JobTimeout = time.Second }
+		w := work(b, batch, odd, quick)
+		r := b.run(w)
+		for name := range culprits { // one after the other, so that each has its batch
+			msgs := make([]fifo.Message, 6)
+			for i := range msgs {
+				msgs[i] = fifo.Message{Queue: "q", GroupID: name, Payload: ""}
+				if batch.BatchGroups > 1 {
+					msgs[i].GroupID += fmt.Sprint(i)
 				}
-				msgs[3].Payload = name
-				ids := b.sendAll(msgs...)
-				b.drained()
-				if strings.HasPrefix(name, "COMMIT") { // what was written before it stays
-					b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
-				}
-				require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
-				b.exec("DELETE FROM list")
 			}
-			require.NoError(t, r.stop()) // what is committed is counted by then
-			n := int64(len(culprits))
-			stats := w.Stats()
-			require.Equal(t, 6*n, stats.Succeeded)
-			require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
-			require.Equal(t, n, stats.Retried)
-		})
+			msgs[3].Payload = name
+			ids := b.sendAll(msgs...)
+			b.drained()
+			if strings.HasPrefix(name, "COMMIT") { // what was written before it stays
+				b.exec("DELETE FROM list WHERE n NOT IN (SELECT max(n) FROM list GROUP BY id)")
+			}
+			require.Equal(t, []int{1, 1, 1, 2, 1, 1}, b.attempts(ids...), name)
+			b.exec("DELETE FROM list")
+		}
+		require.NoError(t, r.stop()) // what is committed is counted by then
+		n := int64(len(culprits))
+		stats := w.Stats()
+		require.Equal(t, 6*n, stats.Succeeded)
+		require.Zero(t, stats.Unknown+stats.Lost+stats.Buried)
+		require.Equal(t, n, stats.Retried)
 	})
 }
 

@@ -14,71 +14,68 @@ import (
 
 // A canceled job's handler learns of it. The job is back in its place, no attempt is counted, and it runs again when
 // the group is resumed. Other groups' handlers go on, and a notice that no pause bears out does nothing.
-func TestCancel(t *testing.T) { overLeases(t, testCancel) }
-
-func testCancel(t *testing.T, by lease) {
-	pgtest.OverEach(t, []string{"each", "slice"}, func(t *testing.T, kind string) {
-		pgtest.OverEach(t, []string{"group", "queue"}, func(t *testing.T, scope string) {
-			b := by.on(newBed(t))
-			ids := b.send("a", "one", "two", "three")
-			b.send("b", "other")
-			h := newBlocking()
-			batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
-			w := b.each(batch, h.handle, two)
-			if kind == "slice" {
-				w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
-					defer func(own string) { jobs[0].GroupID = own }(jobs[0].GroupID)
-					jobs[0].GroupID = "not its own"
-					return h.handle(ctx, jobs[0])
-				}, two)
-			}
-			b.run(w)
-			receive(t, h.started, "a handler")
-			receive(t, h.started, "the other")
-			b.listening()
-			s, running := b.q, 2
-			if scope == "group" {
-				s, running = s.Group("a"), 1
-			}
-			b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
-			b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
-			was, jobs, err := s.Cancel(promptly(t), "stuck")
-			require.NoError(t, err)
-			require.False(t, was)
-			require.Equal(t, 2+running, jobs)
-			for range running {
-				require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
-			}
-			await(t, "the jobs to be back", func() bool { return w.Stats().Returned >= int64(running) })
-			await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
-			require.Empty(t, h.causes, "the others run")
-			for _, job := range b.jobs() {
-				require.Zero(t, job.Attempts)
-				require.Empty(t, job.Failures)
-			}
-			held := b.sessionGroups
-			if by != bySession {
-				held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
-			}
-			require.Equal(t, 2-running, held())
-			require.Equal(t, "stuck", b.why("a").PauseReason)
-			require.Equal(t, fifo.Paused, b.why("a").State)
-			if scope == "group" { // what runs is let end by a pause
-				require.NoError(t, pausing(b.q.Pause(promptly(t), "")))
-			}
-			close(h.release)
-			if scope == "group" {
-				await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
-				b.resumes(b.q)
-			}
-			b.resumes(s)
-			b.drained()
-			if scope == "group" {
-				order := b.ledger.order()
-				require.Equal(t, ids, order[len(order)-3:])
-			}
-			require.Zero(t, w.Stats().Lost)
-		})
+func TestCancel(t *testing.T) {
+	kinds, scopes := map[string]bool{"each": false, "slice": true}, map[string]bool{"group": true, "queue": false}
+	pgtest.OverPairs(t, leases, kinds, scopes, func(t *testing.T, by lease, slice, group bool) {
+		b := by.on(newBed(t))
+		ids := b.send("a", "one", "two", "three")
+		b.send("b", "other")
+		h := newBlocking()
+		batch, two := fifo.Queue{BatchJobs: 3}, func(w *fifo.Worker) { w.Concurrency = 2 }
+		w := b.each(batch, h.handle, two)
+		if slice {
+			w = b.slice(batch, func(ctx context.Context, jobs []*fifo.Job) error {
+				defer func(own string) { jobs[0].GroupID = own }(jobs[0].GroupID)
+				jobs[0].GroupID = "not its own"
+				return h.handle(ctx, jobs[0])
+			}, two)
+		}
+		b.run(w)
+		receive(t, h.started, "a handler")
+		receive(t, h.started, "the other")
+		b.listening()
+		s, running := b.q, 2
+		if group {
+			s, running = s.Group("a"), 1
+		}
+		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
+		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
+		was, jobs, err := s.Cancel(promptly(t), "stuck")
+		require.NoError(t, err)
+		require.False(t, was)
+		require.Equal(t, 2+running, jobs)
+		for range running {
+			require.ErrorIs(t, receive(t, h.causes, "the end of a context"), fifo.ErrCanceled)
+		}
+		await(t, "the jobs to be back", func() bool { return w.Stats().Returned >= int64(running) })
+		await(t, "nobody to hold them", func() bool { return len(b.groups(s, fifo.Page{}, fifo.Held)) == 0 })
+		require.Empty(t, h.causes, "the others run")
+		for _, job := range b.jobs() {
+			require.Zero(t, job.Attempts)
+			require.Empty(t, job.Failures)
+		}
+		held := b.sessionGroups
+		if by != bySession {
+			held = func() int { return len(b.groups(b.client, fifo.Page{}, fifo.Held)) }
+		}
+		require.Equal(t, 2-running, held())
+		require.Equal(t, "stuck", b.why("a").PauseReason)
+		require.Equal(t, fifo.Paused, b.why("a").State)
+		if group { // what runs is let end by a pause
+			require.NoError(t, pausing(b.q.Pause(promptly(t), "")))
+		}
+		close(h.release)
+		if group {
+			await(t, "the other's end", func() bool { return len(b.jobs()) == 3 })
+			b.resumes(b.q)
+		}
+		b.resumes(s)
+		b.drained()
+		if group {
+			order := b.ledger.order()
+			require.Equal(t, ids, order[len(order)-3:])
+		}
+		require.Zero(t, w.Stats().Lost)
 	})
 }
 

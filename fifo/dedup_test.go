@@ -243,7 +243,7 @@ func TestDedupBatches(t *testing.T) {
 		fresh, seen := make(map[string]int), make(map[string]int64)
 		for p := range 8 {
 			wg.Go(func() {
-				for i := range 25 {
+				for i := range 12 {
 					var msgs []fifo.Message
 					for j := range 6 {
 						k := (p*5 + j*(2*(p%2)+5)) % 6

@@ -299,58 +299,57 @@ func TestStopBeforeTheStart(t *testing.T) {
 
 // A worker that is told to stop ends the job that runs, not the batch: what is finished is done, the rest has not been
 // tried.
-func TestDrainInABatch(t *testing.T) { overLeases(t, testDrainInABatch) }
-
-func testDrainInABatch(t *testing.T, by lease) {
-	pgtest.OverEach(t, []time.Duration{0, -1}, func(t *testing.T, drain time.Duration) {
-		pgtest.OverAll(t, batches(5), func(t *testing.T, batch fifo.Queue) {
-			b := by.on(newList(t))
-			h := newBlocking()
-			b.fill(batch)
-			b.send("f", nil)
-			n := 0
-			w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
-				if err := note(ctx, job); err != nil {
-					return err
-				}
-				if n++; n == 3 {
-					return h.handle(ctx, job)
-				}
-				return nil
-			}, func(w *fifo.Worker) { w.DrainTimeout = drain })
-			r := b.run(w)
-			id := receive(t, h.started, "the third")
-			r.cancel()
-			if drain == 0 {
-				close(h.release)
-			} else {
-				require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+func TestDrainInABatch(t *testing.T) {
+	drains := map[string]time.Duration{"default": 0, "none": -1}
+	pgtest.OverPairs(t, leases, drains, batches(5), func(
+		t *testing.T, by lease, drain time.Duration, batch fifo.Queue,
+	) {
+		b := by.on(newList(t))
+		h := newBlocking()
+		b.fill(batch)
+		b.send("f", nil)
+		n := 0
+		w := b.each(batch, func(ctx context.Context, job *fifo.Job) error {
+			if err := note(ctx, job); err != nil {
+				return err
 			}
-			require.NoError(t, r.wait())
-			require.Equal(t, 3, n, "no other was begun")
-			done := 3
-			if drain < 0 {
-				done = 2
-				require.EqualValues(t, 1, w.Stats().Returned)
+			if n++; n == 3 {
+				return h.handle(ctx, job)
 			}
-			require.EqualValues(t, done, w.Stats().Succeeded)
-			require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"))
-			require.Equal(t, drain == 0, query[bool](b, "SELECT EXISTS (SELECT FROM list WHERE id = $1)", id))
-			jobs := b.jobs()
-			require.Len(t, jobs, 6-done)
+			return nil
+		}, func(w *fifo.Worker) { w.DrainTimeout = drain })
+		r := b.run(w)
+		id := receive(t, h.started, "the third")
+		r.cancel()
+		if drain == 0 {
+			close(h.release)
+		} else {
+			require.Equal(t, fifo.ErrShutdown, receive(t, h.causes, "the cause"))
+		}
+		require.NoError(t, r.wait())
+		require.Equal(t, 3, n, "no other was begun")
+		done := 3
+		if drain < 0 {
+			done = 2
+			require.EqualValues(t, 1, w.Stats().Returned)
+		}
+		require.EqualValues(t, done, w.Stats().Succeeded)
+		require.Equal(t, done, query[int](b, "SELECT count(*) FROM list"))
+		require.Equal(t, drain == 0, query[bool](b, "SELECT EXISTS (SELECT FROM list WHERE id = $1)", id))
+		jobs := b.jobs()
+		require.Len(t, jobs, 6-done)
+		for _, job := range jobs {
+			require.Zero(t, job.Attempts)
+			require.Empty(t, job.Failures)
+		}
+		attempts := 0 // and the next worker sees no crash in it
+		b.work(b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
 			for _, job := range jobs {
-				require.Zero(t, job.Attempts)
-				require.Empty(t, job.Failures)
+				attempts += job.Attempts
 			}
-			attempts := 0 // and the next worker sees no crash in it
-			b.work(b.slice(batch, func(_ context.Context, jobs []*fifo.Job) error {
-				for _, job := range jobs {
-					attempts += job.Attempts
-				}
-				return nil
-			}))
-			require.Zero(t, attempts)
-		})
+			return nil
+		}))
+		require.Zero(t, attempts)
 	})
 }
 

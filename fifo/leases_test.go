@@ -14,10 +14,12 @@ type lease bool
 
 const bySession lease = true
 
+var leases = map[string]lease{"transaction": false, "session": bySession}
+
 // overLeases runs a test with each lease. What it says of queues, on adds to them.
 func overLeases(t *testing.T, test func(t *testing.T, by lease)) {
 	t.Helper()
-	pgtest.OverAll(t, map[string]lease{"transaction": false, "session": bySession}, test)
+	pgtest.OverAll(t, leases, test)
 }
 
 // on gives queue q the lease, and the other ones that are named.

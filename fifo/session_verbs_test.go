@@ -195,9 +195,11 @@ func TestVerbsPassOverTheJobThatCalls(t *testing.T) {
 				return note(ctx, job)
 			}
 			call := func(tx pgx.Tx) error {
-				require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
-					require.ErrorIs(t, err, fifo.ErrJobHeld, name)
-				}))
+				if name == "move" {
+					require.Equal(t, []int{1, 1, 1, 1}, b.all(tx, job.ID, func(name string, err error) {
+						require.ErrorIs(t, err, fifo.ErrJobHeld, name)
+					}))
+				}
 				g, n, err := b.q.InPgx(tx).Group("g"), 1, error(nil)
 				switch name {
 				case "move":

@@ -110,6 +110,14 @@ func (b Bounds) boundSocket(tcp *net.TCPConn) {
 // not have is left out with a warning: it widens a bound, and breaks nothing.
 func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, more ...[2]string) error {
 	set := append(b.settings(serverVersion(conn)), more...)
+	if err := conn.Exec(ctx, setAll(set, "false")).Close(); !Refused(err) {
+		return err
+	}
+	return applyEach(ctx, conn, logger, set)
+}
+
+// applyEach makes the settings one by one, which takes the server longer than all in one statement.
+func applyEach(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, set [][2]string) error {
 	p := &pipeline{Pipeline: conn.StartPipeline(ctx)}
 	for _, kv := range set {
 		p.SendQueryParams("SELECT set_config($1, $2, false)",

@@ -26,10 +26,13 @@ var handlerSettings = func() string {
 var LocalPlannerSettings = setLocal(plannerSettings)
 
 // setLocal returns a statement that makes settings until the end of a transaction.
-func setLocal(settings [][2]string) string {
+func setLocal(settings [][2]string) string { return setAll(settings, "true") }
+
+// setAll returns a statement that makes settings, until the end of a transaction if local is true.
+func setAll(settings [][2]string, local string) string {
 	calls := make([]string, len(settings))
 	for i, s := range settings {
-		calls[i] = "pg_catalog.set_config('" + s[0] + "', '" + s[1] + "', true)"
+		calls[i] = "pg_catalog.set_config('" + s[0] + "', '" + s[1] + "', " + local + ")"
 	}
 	return "SELECT " + strings.Join(calls, ", ")
 }

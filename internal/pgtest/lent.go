@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,8 +30,8 @@ var shelf struct {
 
 // Lend returns the URL of a migrated database and a pool on it. There are no rows, no ids were drawn, and nobody else
 // is connected. The pool may have idle connections. When the test ends and has passed, another one may get both, unless
-// the test has changed more than rows and tables of its own. Tests that look at what the server counts take a new
-// database: URL.
+// the test has changed more than rows, and tables and functions of its own. Tests that look at what the server counts
+// take a new database: URL.
 func Lend(tb testing.TB) (string, *pgxpool.Pool) {
 	tb.Helper()
 	l := fromShelf()
@@ -101,7 +100,7 @@ const (
 	// strangersSQL tells who is connected beside these sessions.
 	strangersSQL = `SELECT count(*) FROM pg_stat_activity
 		WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> ALL ($1::integer[])`
-	// dropSQL drops the tables that the test has made: a new database costs much more.
+	// dropSQL drops the tables and functions that the test has made, with the triggers: a new database costs much more.
 	dropSQL = `DO $$
 		DECLARE made text;
 		BEGIN
@@ -109,6 +108,11 @@ const (
 			WHERE relnamespace = 'public'::regnamespace AND relkind = 'r';
 			IF made IS NOT NULL THEN
 				EXECUTE 'DROP TABLE ' || made;
+			END IF;
+			SELECT string_agg(oid::regprocedure::text, ', ') INTO made FROM pg_proc
+			WHERE pronamespace = 'public'::regnamespace AND prokind IN ('f', 'p');
+			IF made IS NOT NULL THEN
+				EXECUTE 'DROP ROUTINE ' || made || ' CASCADE';
 			END IF;
 		END $$`
 	emptySQL = `DO $$
@@ -178,16 +182,4 @@ func (l *lent) empty(ctx context.Context, c *pgx.Conn, pids []uint32) error {
 	}
 	_, err := c.Exec(ctx, emptySQL)
 	return err
-}
-
-// clearShelf drops the databases on it.
-func clearShelf() error {
-	shelf.Lock()
-	defer shelf.Unlock()
-	var errs []error
-	for _, l := range slices.Backward(shelf.all) {
-		errs = append(errs, l.drop())
-	}
-	shelf.all = nil
-	return errors.Join(errs...)
 }

@@ -24,12 +24,14 @@ func TestRenew(t *testing.T) {
 	db := &DB{T: t, URL: l.url, Pool: l.pool}
 	for range 2 {
 		require.Equal(t, []int64{1, 2}, db.Enqueue(1, "a", "b"))
-		db.Exec("CREATE TABLE mine (n bigserial UNIQUE, why text)")
+		db.Exec(`CREATE TABLE mine (n bigserial UNIQUE, why text);
+			CREATE FUNCTION mine() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+			CREATE TRIGGER mine AFTER INSERT ON pgfifo.queues EXECUTE FUNCTION mine()`)
 		db.Exec("SET work_mem = '1MB'; LISTEN x; SELECT pg_advisory_lock(1)")
 		require.True(t, l.renew())
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pgfifo.jobs"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pgfifo.queue_groups"))
-		require.True(t, One[bool](db, "SELECT to_regclass('mine') IS NULL"))
+		require.True(t, One[bool](db, "SELECT to_regclass('mine') IS NULL AND to_regproc('mine') IS NULL"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pg_listening_channels()"))
 		require.Zero(t, One[int](db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = "+
 			"(SELECT oid FROM pg_database WHERE datname = current_database())"))

@@ -32,7 +32,7 @@ var (
 	startErr error
 	template string
 	count    atomic.Int64
-	examples []string // databases
+	examples []string // names of databases
 )
 
 // waitingTests is how many tests run beside each other for each processor, unless -parallel says so: most of them wait
@@ -128,7 +128,7 @@ func createDatabase(from string) (name string, err error) {
 	}
 	name = fmt.Sprintf("pgfifo_test_%d_%d", os.Getpid(), count.Add(1))
 	create := "CREATE DATABASE " + name + " TEMPLATE " + from
-	if server.Source != "url" { // its disk may be slow at that
+	if !lasting() { // else its disk may be slow at that
 		create += " STRATEGY FILE_COPY" // a third less work than by the log
 	}
 	return name, admin(create)
@@ -181,25 +181,24 @@ func newerStep(ctx context.Context, pool *pgxpool.Pool) error {
 	return err
 }
 
+// stop stops the server. All databases go with it, unless it is another's.
 func stop() error {
-	if err := clearShelf(); err != nil {
-		return err
-	}
-	for _, name := range examples {
-		if err := admin("DROP DATABASE " + name + " WITH (FORCE)"); err != nil {
-			return err
+	if lasting() && template != "" {
+		names := append(examples, template)
+		for _, l := range shelf.all {
+			names = append(names, l.name)
 		}
-	}
-	if template != "" {
-		if err := admin("DROP DATABASE IF EXISTS " + template + " WITH (FORCE)"); err != nil {
-			return err
+		for _, name := range names {
+			if err := admin("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)"); err != nil {
+				return err
+			}
 		}
-	}
-	if admins != nil {
-		admins.Close()
 	}
 	return server.Close()
 }
+
+// lasting reports whether the server goes on when the tests have ended.
+func lasting() bool { return server.Source == "url" }
 
 // at returns the server's URL with another database.
 func at(database string) string {

@@ -1,9 +1,10 @@
 -- One text that differs when a database's schema, rights, settings or statistics were changed, and not when rows were,
--- or a table was truncated. Objects of users have ids from 16384 on.
+-- or a table was truncated. Objects of users have ids from 16384 on. A table that has lost its triggers is as one that
+-- never had any, but for relhastriggers.
 SELECT concat_ws(' ',
     (SELECT concat(count(*), '/', sum(reltuples) FILTER (WHERE relkind <> 'i'), '/',
          sum(relpages) FILTER (WHERE relkind <> 'i'), '/', sum(hashtext(concat_ws(' ', relname, relnamespace, reltype,
-         relowner, relam, reltablespace, relpersistence, relchecks, relhasrules, relhastriggers, relrowsecurity,
+         relowner, relam, reltablespace, relpersistence, relchecks, relhasrules, relrowsecurity,
          relforcerowsecurity, relreplident, relispartition, relacl, reloptions)))) FROM pg_class
      WHERE oid >= 16384),
     (SELECT concat(count(*), '/', sum(xmin::text::bigint)) FROM pg_attribute WHERE attrelid >= 16384),

@@ -16,8 +16,8 @@ import (
 func TestSoak(t *testing.T) { //nolint:paralleltest // TestShort looks how long jobs wait, and is not to wait for this
 	cfg, err := Profile("soak")
 	require.NoError(t, err)
-	cfg.Jobs, cfg.Groups, cfg.Lanes = 1000, 50, 4
-	cfg.Faults = map[string]int{"terminates": 20, "operators": 3, "stubborn": 3, "bounces": 6}
+	cfg.Jobs, cfg.Groups, cfg.Lanes = 600, 40, 3
+	cfg.Faults = map[string]int{"terminates": 10, "operators": 3, "stubborn": 3, "bounces": 6}
 	report := survive(t, cfg)
 	require.Equal(t, 6, report.Faults[faultBounce])
 	require.Greater(t, report.Checked["I15"], cfg.Processes)

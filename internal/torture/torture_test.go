@@ -29,7 +29,7 @@ func TestShort(t *testing.T) {
 	t.Parallel()
 	cfg, err := Profile("short")
 	require.NoError(t, err)
-	cfg.Jobs /= 2 // all of its faults, with less work between them
+	cfg.Jobs /= 3 // all of its faults, with less work between them
 	report := survive(t, cfg)
 	require.Equal(t, cfg.Faults["kills"], report.Faults[faultKill])
 	require.Equal(t, cfg.Faults["terminates"], report.Faults[faultTerminate])
