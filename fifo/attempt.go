@@ -121,6 +121,11 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
 	}
+	if s.overtakes(claim) {
+		a.now = true
+		goOn(claim)
+		return a
+	}
 	switch err := s.mark(ctx, claim); {
 	case errors.Is(err, lease.ErrLost):
 		s.unbegun(ctx, claim, nil)
@@ -143,6 +148,13 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		s.handleEach(stop, ctx, a, jobs)
 	}
 	return a
+}
+
+// overtakes reports whether a head that is held may have overtaken another job of its group.
+func (s *seat) overtakes(claim []place) bool {
+	return slices.ContainsFunc(claim, func(p place) bool {
+		return p.held != nil && s.crew.turns.Overtakes(p.turn, p.held.ID)
+	})
 }
 
 // overLimit says so if that is why nothing was claimed.

@@ -26,7 +26,8 @@ type Hooks struct {
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
 	// with an err for which errors.Is(err, ErrLost) is true. Its ctx does not end, and has the values of the one that
 	// Job returned for that attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The
-	// lane waits for the hook. If it holds its next group already, it gives that back after 50 ms.
+	// lane waits for the hook. After 50 ms it gives back the group that it holds next, and the one that it has worked
+	// goes on elsewhere: calls for jobs of one group may overlap then.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;

@@ -152,7 +152,10 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 			s.notClaimed(bg, next, settled, err)
 			next = upcoming{}
 		}
-		if s.aside(bg, a, tell, next, hold) {
+		if next.turn == nil {
+			s.holder.Forfeit(bg) // before anybody is told, which may take long
+		}
+		if s.aside(bg, a, tell, claim, next, hold) {
 			next = upcoming{}
 		}
 		s.doing.Store(nil)
@@ -160,14 +163,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 			turns.Settled(queue, next.turn)
 			queue = next.turn.Queue
 		}
-		if next.turn == nil {
-			s.holder.Forfeit(bg)
-		}
-		for i := range claim {
-			if p := &claim[i]; !p.kept { // else its turn goes on, or was put back
-				turns.Done(p.turn, p.learned())
-			}
-		}
+		s.done(claim)
 		if recorded { // the handler's doing
 			err = nil
 		}
@@ -189,6 +185,16 @@ func (s *seat) step(
 	hold, settled, err = s.holder.Step(ctx, calls, next)
 	s.have(hold)
 	return hold, settled, err
+}
+
+// done is done with the turns of a claim, but for those that go on, or were put back.
+func (s *seat) done(claim []place) {
+	for i := range claim {
+		if p := &claim[i]; !p.kept {
+			p.kept = true
+			s.crew.turns.Done(p.turn, p.learned())
+		}
+	}
 }
 
 // places returns the places of a turn and those with it.

@@ -101,12 +101,16 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 	case len(hold.Rest) > 0: // else the head of a batch would come alone, as one does that may have lost its worker
 		_ = s.holder.Record(ctx, &hold.Held)
 	}
+	s.holder.Forfeit(ctx)
 }
 
 // aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is put back: a pause may
 // have come since the claim looked, and if its session ended now, an attempt would be counted of a job that has not
-// begun. Then aside waits all the same, and reports true. A tell whose goroutine is ended is called again.
-func (s *seat) aside(ctx context.Context, a *attempt, tell func(), u upcoming, hold *lease.Hold) (late bool) {
+// begun. The groups that were worked go on, too. Then aside waits all the same, and reports true. A tell whose goroutine
+// is ended is called again.
+func (s *seat) aside(
+	ctx context.Context, a *attempt, tell func(), worked []place, u upcoming, hold *lease.Hold,
+) (late bool) {
 	if tell == nil {
 		return false
 	}
@@ -124,6 +128,7 @@ func (s *seat) aside(ctx context.Context, a *attempt, tell func(), u upcoming, h
 	if late {
 		s.letGo(ctx, u, hold)
 		s.putBack(u)
+		s.done(worked)
 		<-done
 	}
 	return late
