@@ -279,7 +279,7 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 	if !says {
 		its := *job
 		if givenBack { // Unavailable
-			its.Attempts, most = its.Attempts+p.turn.Unavailable-1, maxUnavailable
+			its.Attempts, most = its.Attempts+s.crew.turns.Unavailable(p.turn), maxUnavailable
 		}
 		after = s.backoff(its, err)
 	}

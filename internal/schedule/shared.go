@@ -89,7 +89,7 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	}
 	if other := t.known[turn.Key]; other != nil && other != turn && t.yield(turn, other, o, *again) {
 		t.learn(turn, *o)
-		other.Unavailable = max(other.Unavailable, turn.Unavailable)
+		other.unavailable = max(other.unavailable, turn.unavailable)
 		return true
 	}
 	if !o.Missed || o.Over {

@@ -11,9 +11,6 @@ import (
 // until it is given back.
 type Turn struct {
 	groups.Key
-	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
-	Unavailable int
-
 	share      string    // the share of the queue that it belongs to
 	row        *row      // the row that it was in last, which pays for its lane
 	lanePart   int       // the part of the lane that it pays for
@@ -57,8 +54,9 @@ type Turn struct {
 	refused  time.Time // when the last one was
 	resting  bool      // parked because it is in trouble
 	// hurried is the time of the last try that a notice has brought forward.
-	hurried time.Time
-	misses  misses
+	hurried     time.Time
+	misses      misses
+	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
