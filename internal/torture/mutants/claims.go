@@ -127,7 +127,7 @@ var claims = []Mutant{
 	plant("miss-kept", "the next claim goes on in the transaction of one that missed, whose group stays locked",
 		test("internal/lease", "TestMissedClaimIsFreedByTheNextStep"),
 		in(laneFile, "	case next != nil:\n		p.send(stmtChain",
-			"	case next != nil && l.hold == nil && len(calls) == 0:\n"+"		p.send(stmtBegin, nil, nil)\n"+
+			"	case next != nil && l.hold == nil:\n"+"		p.send(stmtBegin, nil, nil)\n"+
 				"	case next != nil:\n		p.send(stmtChain")),
 	plant("watcher-of-pgx",
 		"a statement whose context ends closes the connection, which frees the group while its handler goes on",
