@@ -310,7 +310,7 @@ func (s *Scout) roomy(view View, from int) (queues []string) {
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	return s.readGroups(ctx, conn, s.Turns.unknown(hints))
+	return s.readGroups(ctx, conn, s.Turns.unknown(hints), nil)
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

@@ -70,9 +70,8 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	if err != nil {
 		return err
 	}
-	s.urging = true
-	defer func() { s.urging = false }()
-	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints)); err != nil {
+	keep := func(c *Candidate) bool { return c.Priority > 0 }
+	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints), keep); err != nil {
 		return err
 	}
 	u.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}

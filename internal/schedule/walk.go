@@ -208,7 +208,7 @@ func (s *Scout) readOn(
 	if w.skip {
 		sql = candidatesSQL
 	}
-	n, last, err := s.read(ctx, conn, w, sql, queue, w.after, limit)
+	n, last, err := s.read(ctx, conn, w, nil, sql, queue, w.after, limit)
 	if err != nil {
 		return rhythm{}, false, err
 	}
