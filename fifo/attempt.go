@@ -195,7 +195,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.Shared) {
+		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.GroupSlot) {
 			heads = append(heads, h)
 		}
 	}
@@ -209,7 +209,7 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	case err == nil:
 		return nil
 	}
-	if heads[0].Shared { // a claim of one job, and nothing but its mark would tell of its death
+	if heads[0].GroupSlot { // a claim of one job, and nothing but its mark would tell of its death
 		s.crew.trouble(heads[0].Key, err)
 		claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err

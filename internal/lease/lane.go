@@ -159,9 +159,9 @@ const ( // names of prepared statements
 	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
 	stmtClaimManySlot  = "pgfifo_claim_many_slot"
 
-	stmtLockShared  = "pgfifo_lock_shared"
-	stmtLockNext    = "pgfifo_lock_next"
-	stmtClaimShared = "pgfifo_claim_shared"
+	stmtLockGroupSlot  = "pgfifo_lock_group_slot"
+	stmtLockNext       = "pgfifo_lock_next"
+	stmtClaimGroupSlot = "pgfifo_claim_group_slot"
 )
 
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
@@ -265,7 +265,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.inTx, l.hold = next != nil, hold
 	if hold != nil {
-		hold.loan.lane, hold.loan.shared, l.loan = l, hold.Shared, &hold.loan
+		hold.loan.lane, hold.loan.groupSlot, l.loan = l, hold.GroupSlot, &hold.loan
 	}
 	return hold, true, nil
 }

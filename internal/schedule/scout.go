@@ -228,9 +228,9 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 	}, func() {
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
-		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
+		c.Paused, c.Slot, c.GroupLimit = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
 		if c.Slot {
-			c.Shared = *paused
+			c.GroupLimit = *paused
 		}
 		each(c)
 	})

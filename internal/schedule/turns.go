@@ -31,7 +31,7 @@ type Turns struct {
 	hinted    bool                 // one that was announced was added to them since the last call of Watched
 	waiting   []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes     lanes
-	teams     map[groups.Key]*team // see shared.go
+	teams     map[groups.Key]*team // see team.go
 	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
 	poll      time.Duration
 	suspects  *Suspects
@@ -126,7 +126,7 @@ func (t *Turns) take() *Turn {
 	}
 	t.begin(turn)
 	groups := t.batches[turn.Queue].Groups
-	if groups > 1 && !turn.noCompany && !turn.shared && t.lanes.probed(turn.Queue) == nil {
+	if groups > 1 && !turn.noCompany && !turn.groupSlot && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	t.pay(turn)
@@ -144,8 +144,8 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.forgetTrouble()
 	turn.allowed = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
-	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
-	if turn.shared {
+	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
+	if turn.groupSlot {
 		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
 	}
 	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
@@ -194,7 +194,7 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 	if id >= turn.single {
 		turn.single = 0
 	}
-	if turn.shared { // it tells nothing of lower ids
+	if turn.groupSlot { // it tells nothing of lower ids
 		return
 	}
 	if id <= turn.lowest && id > turn.entered {
@@ -205,7 +205,7 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 // put hands the group to a waiting lane, or puts it at the end of the line.
 func (t *Turns) put(turn *Turn) {
 	turn.full = false
-	if other := t.known[turn.Key]; turn.shared && other != nil && other != turn {
+	if other := t.known[turn.Key]; turn.groupSlot && other != nil && other != turn {
 		t.unlink(other)
 	}
 	t.known[turn.Key] = turn
@@ -263,7 +263,7 @@ func (t *Turns) done(turn *Turn, o Outcome) {
 	again := turn.again
 	hinted := turn.hinted
 	turn.again, turn.hinted, turn.given = false, false, t.floors.looks
-	if turn.shared && t.doneShared(turn, &o, &again) {
+	if turn.groupSlot && t.leaveTeam(turn, &o, &again) {
 		return
 	}
 	if o.Over {
@@ -369,7 +369,7 @@ func (t *Turns) PutBack(key groups.Key, id int64) {
 func (t *Turns) announce(key groups.Key, share string, id int64) {
 	turn := t.known[key]
 	switch {
-	case t.announceShared(turn, key, id):
+	case t.announceToTeam(turn, key, id):
 	case turn == nil:
 		if part := t.part(key.Queue, share); t.room(key.Queue, part, nil) <= 0 {
 			t.refuse(key.Queue, part, "")
