@@ -8,8 +8,8 @@ import "github.com/pgfifo/pgfifo/groups"
 // after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
 // that it has: so one look of the scout does for both (Turns.queueUp).
 type slots struct {
-	met        bool // a claim has found no slot; from then on only so many may try
-	tries      int
+	met        bool // a claim has found no slot; from then on tries bounds the lanes
+	tries      int  // how many lanes may still try
 	trying     bool // they try for others' sake, until one finds no slot
 	asked      bool // a group is watched that is looked at before they do
 	groupLimit int  // how many jobs of a group may run at once; 0: one, as in other queues

@@ -35,7 +35,7 @@ type Turns struct {
 	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
 	poll      time.Duration
 	suspects  *Suspects
-	suspected map[*Turn]bool // those of due that wait for another one of suspects
+	suspected map[*Turn]bool // parked turns that wait until another suspect has ended
 	sick      atomic.Int64   // queues of which some group has said that it is unavailable
 	floors    floors
 	limit     int                                         // of each queue's row

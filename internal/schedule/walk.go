@@ -37,7 +37,7 @@ type walk struct {
 	midway  bool   // it has begun and not ended
 	after   string // the last group seen
 	cut     bool   // the queue's part of the line was full at some time since it began
-	apart   bool   // it was cut, or has begun by itself: groups were left outside the line, or it hurries
+	apart   bool   // it goes on by itself: the line was full, or it may not wait for the others
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // slow: looks cover this queue, so the walk pauses between batches
 	covered bool   // a whole walk was made since looks began
