@@ -62,7 +62,7 @@ func NewTurns(limit int) *Turns {
 	now := time.Now()
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
-		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, validFor: floorAge, looks: 1},
+		floors: floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1},
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
