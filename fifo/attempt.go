@@ -211,7 +211,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.Shared) {
+		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.GroupSlot) {
 			heads = append(heads, h)
 		}
 	}
@@ -225,7 +225,7 @@ func (s *seat) mark(ctx context.Context, claim []place) error {
 	case err == nil, errors.Is(err, lease.ErrPaused):
 		return err
 	}
-	if heads[0].Shared { // a claim of one job, and nothing but its mark would tell of its death
+	if heads[0].GroupSlot { // a claim of one job, and nothing but its mark would tell of its death
 		s.crew.trouble(heads[0].Key, err)
 		claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err
@@ -295,7 +295,7 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 	if !says {
 		its := *job
 		if givenBack { // Unavailable
-			its.Attempts, most = its.Attempts+p.turn.Unavailable-1, maxUnavailable
+			its.Attempts, most = its.Attempts+s.crew.turns.Unavailable(p.turn), maxUnavailable
 		}
 		after = s.backoff(its, err)
 	}

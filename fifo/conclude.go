@@ -131,7 +131,7 @@ func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) 
 		_ = s.holder.Charge(ctx, p.held)
 	case a.ran || a.results[0].failure == usedUp:
 		h := &lease.Held{Key: p.turn.Key}
-		if p.held.Shared || p.held.Token() != 0 { // who has it is known
+		if p.held.GroupSlot || p.held.Token() != 0 { // who has it is known
 			h = p.held
 		}
 		_ = s.holder.Record(ctx, h)

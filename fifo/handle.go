@@ -74,9 +74,6 @@ func (s *seat) failed(a *attempt, t task, err, cause error) {
 		t.place.outcome.More = true
 		return
 	}
-	if saysDown(err) {
-		t.place.turn.Unavailable++
-	}
 	s.fail(a, t, newFailure(err, cause, s.queue.JobTimeout), s.delay(t.place, t.job, err))
 }
 

@@ -50,7 +50,7 @@ func (p *place) failed(r *result, delay time.Duration, more bool) {
 	case Blocked:
 		o.Paused, o.More = true, false
 	default:
-		o.DueIn, o.More = delay, true
+		o.DueIn, o.More, o.Unavailable = delay, true, r.unavailable()
 	}
 }
 

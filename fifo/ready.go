@@ -22,7 +22,7 @@ import (
 //
 // A server that lets the worker look but refuses its claims may not make it unready: the log and Stats.Troubles tell.
 //
-// That no handler is free, or that jobs fail, does not make it unready, nor does the loss of the connection that
+// That all lanes are busy, or that jobs fail, does not make it unready, nor does the loss of the connection that
 // listens: polling finds what it misses. Nor is a worker to be killed because it is not ready. It dials again, for as
 // long as it takes, and is ready again when the server is back.
 //

@@ -46,8 +46,8 @@ func IsUnavailable(err error) bool {
 // maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
 const maxUnavailable = schedule.MaxPause
 
-// saysDown reports whether the error gives the job back because what it depends on is down.
-func saysDown(err error) bool { return IsUnavailable(err) && uncounted(err) }
+// unavailable reports whether the job is given back because what it depends on is down.
+func (r *result) unavailable() bool { return r.outcome == Snoozed && IsUnavailable(r.failure.err) }
 
 // answered tells the Turns what the results of a call of a handler say of what its jobs depend on, and reports whether
 // the queue is probed now.
@@ -59,7 +59,7 @@ func (s *seat) answered(results []result) (probed bool) {
 			says = r
 			break
 		}
-		if says == nil && r.outcome == Snoozed && IsUnavailable(r.failure.err) {
+		if says == nil && r.unavailable() {
 			says = r
 		}
 	}

@@ -39,7 +39,7 @@ var leaveStmt = settles("leave")
 func (a *attempt) leave(done []task) {
 	var own []string
 	for _, t := range done {
-		if isOwnGroup(t.job.GroupID) && !t.held.Shared { // Collect deletes those, with their slots
+		if isOwnGroup(t.job.GroupID) && !t.held.GroupSlot { // Collect deletes those, with their slots
 			own = append(own, t.job.GroupID)
 		}
 	}

@@ -1,7 +1,7 @@
 -- Ends the session that has the head of a group locked, and those that run other jobs of it, and tells whether it has.
 --
--- $1 queue, $2 group id. See groups.sql for what says who that is, and lock_shared.sql for the others: each has one of
--- the group's slots.
+-- $1 queue, $2 group id. See groups.sql for what says who that is, and lock_group_slot.sql for the others: each has one
+-- of the group's slots.
 --
 -- If a session has the group without a lock (kept.sql), a lane of the worker may have the group's row locked: that is
 -- ended. The session itself, which has many other groups, is not, even if it is just about to claim the head, or lets

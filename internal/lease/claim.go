@@ -22,8 +22,8 @@ func (l *Lane) sendClaim(p *pipeline, next *Request) (claimed func() *Hold) {
 		l.missed = OverLimit // until a row says that there is a slot
 	}
 	switch {
-	case next.Shared:
-		return l.sendShared(p, next)
+	case next.GroupSlot:
+		return l.sendGroupSlot(p, next)
 	case len(next.With) > 0:
 		return l.sendMany(p, next)
 	}

@@ -8,7 +8,7 @@
 // Where what is:
 //
 //   - What is asked for and held: request.go, hold.go.
-//   - A Lane, and its step: lane.go, claim.go, slot.go, shared.go; what goes over its connection: pipeline.go,
+//   - A Lane, and its step: lane.go, claim.go, slot.go, group_slot.go; what goes over its connection: pipeline.go,
 //     statements.go, sql.go, columns.go, and the files in sql.
 //   - The transaction as a handler has it: loan.go, savepoint.go, nested_pgx.go, nested_bun.go, fence.go; what a
 //     handler does to the session: spoil.go, restore.go, failed.go.
@@ -145,9 +145,9 @@
 //   - Then the transaction has an id without a group, so the look is gated on the group's row, as that of several
 //     groups is. (FOR KEY SHARE on it, which others should not take anyway, makes such a claim miss.)
 //
-// A group of which several jobs may run at once (Request.Shared) has as many rows in group_slots, and a claim locks one
-// of them in place of the group's own row (sql/lock_shared.sql). That says how many run. In which order they start is
-// another argument, because the lock of a group is not one claim's any more:
+// A group of which several jobs may run at once (Request.GroupSlot) has as many rows in group_slots, and a claim locks
+// one of them in place of the group's own row (sql/lock_group_slot.sql). That says how many run. In which order they
+// start is another argument, because the lock of a group is not one claim's any more:
 //
 //   - A job has started when its attempt is marked (mark.go), durably, and the mark names the claim's transaction. It
 //     runs for as long as that transaction has its row locked. Nothing else is passed over: not what an operator has
@@ -155,7 +155,7 @@
 //     was lost.
 //   - Lock, then look, once more. A claim locks the first job that does not run (sql/lock_next.sql). The next
 //     statement, with a newer snapshot, looks for the first job that does not run, and it must be the one that is
-//     locked (sql/claim_shared.sql). So there is one moment, that of the snapshot, at which every job before it was
+//     locked (sql/claim_group_slot.sql). So there is one moment, that of the snapshot, at which every job before it was
 //     running, each started before, and this one was ours. If one before it has failed since the lock, or a lower id
 //     was committed, or the limit is so low by now that the slot does not count, the claim misses.
 //   - Marks are also the evidence of a crash, of every attempt. The job's row is locked while its attempt lives, so

@@ -65,7 +65,7 @@ func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error
 		return "", err
 	}
 	sql := statement("fence_claim")
-	if l.shared {
+	if l.groupSlot {
 		sql = strings.Replace(sql, "queue_groups", "group_slots", 1)
 	}
 	err = tx.QueryRow(ctx, l.lane.schema.Qualify(sql), key.Queue, key.GroupID).Scan(&xid)

@@ -44,8 +44,8 @@ type Held struct {
 	More        bool // there is another job behind this one
 	// Place is where its row is, for as long as it is held.
 	Place Place
-	// Shared says that other jobs of its group may run beside it.
-	Shared bool
+	// GroupSlot says that other jobs of its group may run beside it.
+	GroupSlot bool
 	// Suspect says that it may be what has killed its workers: its last attempt died with one, or its last two.
 	Suspect bool
 	// Seen is what the claim has learned of the group.

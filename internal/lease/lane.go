@@ -160,9 +160,9 @@ const ( // names of prepared statements
 	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
 	stmtClaimManySlot  = "pgfifo_claim_many_slot"
 
-	stmtLockShared  = "pgfifo_lock_shared"
-	stmtLockNext    = "pgfifo_lock_next"
-	stmtClaimShared = "pgfifo_claim_shared"
+	stmtLockGroupSlot  = "pgfifo_lock_group_slot"
+	stmtLockNext       = "pgfifo_lock_next"
+	stmtClaimGroupSlot = "pgfifo_claim_group_slot"
 )
 
 func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
@@ -250,19 +250,58 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		return nil, true, nil
 	}
 	p := l.pipeline(ctx)
-	marked := l.marked
+	sent := l.sendCalls(p, calls)
+	sent.committed = l.sendEnd(p, next)
+	var claimed func() *Hold
+	if next != nil {
+		claimed = l.sendClaim(p, next)
+		defer func() { l.claim.hold = nil }() // its payloads would stay in memory until the next claim
+	}
+	l.forget()
+	if settled, err = l.became(ctx, p, sent, p.exchange()); err != nil {
+		return nil, settled, err
+	}
+	if next != nil {
+		hold = claimed()
+	}
+	l.inTx, l.hold = next != nil, hold
+	if hold != nil {
+		hold.loan.lane, hold.loan.groupSlot, l.loan = l, hold.GroupSlot, &hold.loan
+	}
+	return hold, true, nil
+}
+
+// A sentStep is what a step has sent. Its numbers say how many answers are to be read until something is so.
+type sentStep struct {
+	calls     bool    // there are calls
+	marked    []*Held // heads whose marks are taken back
+	released  int     // the transaction is the claim's and can be committed
+	ended     int     // the batch's savepoint is gone; 0: there is none
+	committed int     // what the calls have settled is committed
+}
+
+// sendCalls settles what is held.
+func (l *Lane) sendCalls(p *pipeline, calls []Call) sentStep {
+	sent := sentStep{marked: l.marked}
 	if len(l.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
 	}
-	var released, ended int
-	if len(calls) > 0 {
-		released, ended = l.sendRelease(p, calls)
+	if len(calls) == 0 {
+		return sent
 	}
+	sent.calls = true
+	sent.released, sent.ended = l.sendRelease(p, calls)
 	for _, c := range calls {
 		if !c.Behind {
 			p.sendCall(c, &p.noRow)
 		}
 	}
+	return sent
+}
+
+// sendEnd ends the lane's transaction, if there is one, and begins that of the next claim, if there is one. It returns
+// how many answers there are up to that.
+func (l *Lane) sendEnd(p *pipeline, next *Request) int {
 	switch {
 	case !l.inTx:
 		p.send(stmtBegin, nil, nil)
@@ -271,43 +310,32 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	default:
 		p.send(stmtCommit, nil, nil)
 	}
-	committed := len(p.answers)
-	var claimed func() *Hold
-	if next != nil {
-		claimed = l.sendClaim(p, next)
-		defer func() { l.claim.hold = nil }() // its payloads would stay in memory until the next claim
-	}
-	l.forget()
-	err = p.exchange()
+	return len(p.answers)
+}
+
+// became returns what has become of a step whose answers were read up to err, if that is not nil.
+func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error) (settled bool, _ error) {
 	switch {
-	case p.read < released && Refused(err): // it is not the claim's transaction, or cannot be committed
+	case p.read < sent.released && Refused(err): // it is not the claim's transaction, or cannot be committed
 		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
-	case p.read >= committed && p.noRow != nil:
+	case p.read >= sent.committed && p.noRow != nil:
 		err = p.noRow
 	default:
-		settled = p.read >= committed
+		settled = p.read >= sent.committed
 	}
-	if p.read < ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, marked) {
-		return nil, false, fmt.Errorf("%w: %w", ErrGivenBack, err)
+	switch {
+	case err == nil:
+		return true, nil
+	case p.read < sent.ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, sent.marked):
+		return false, fmt.Errorf("%w: %w", ErrGivenBack, err)
+	case !settled && sent.calls:
+		err = l.unsettled(err)
 	}
-	if err != nil {
-		if !settled && len(calls) > 0 {
-			err = l.unsettled(err)
-		}
-		l.rollback(ctx)
-		if settled || len(calls) == 0 { // the claim failed, or BEGIN: the session is of no use
-			_ = l.conn.Close()
-		}
-		return nil, settled, err
+	l.rollback(ctx)
+	if settled || !sent.calls { // the claim failed, or BEGIN: the session is of no use
+		_ = l.conn.Close()
 	}
-	if next != nil {
-		hold = claimed()
-	}
-	l.inTx, l.hold = next != nil, hold
-	if hold != nil {
-		hold.loan.lane, hold.loan.shared, l.loan = l, hold.Shared, &hold.loan
-	}
-	return hold, settled, nil
+	return settled, err
 }
 
 // rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:

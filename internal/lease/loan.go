@@ -15,9 +15,9 @@ import (
 
 // A Loan is a lane's transaction as one handler has it: nested in a savepoint, and for as long as the handler runs.
 type Loan struct {
-	lane   *Lane
-	from   *Borrower // which gets it a lane when it needs one; nil: it has one
-	shared bool      // other jobs of the group may run beside its own
+	lane      *Lane
+	from      *Borrower // which gets it a lane when it needs one; nil: it has one
+	groupSlot bool      // other jobs of the group may run beside its own
 
 	mu     sync.Mutex // a handler may use several goroutines
 	ended  bool

@@ -66,10 +66,10 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 		return ErrNoControl
 	}
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
-	attempts, xids, shared := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))
+	attempts, xids, slots := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))
 	for i, h := range heads {
 		queues[i], ids[i], jobs[i], attempts[i], xids[i] = h.Queue, h.GroupID, h.ID, int32(h.Attempts+1), h.Seen.XID
-		shared[i] = h.Shared
+		slots[i] = h.GroupSlot
 	}
 	// The pool may be the application's, and all of it in use: the job is not to wait for that for long, and its locks
 	// tell of a crash as well.
@@ -78,7 +78,7 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 	conn, err := l.control.Acquire(wait)
 	if err == nil {
 		defer conn.Release()
-		if heads[0].Shared { // nothing begins without its mark
+		if heads[0].GroupSlot { // nothing begins without its mark
 			var stop context.CancelFunc
 			wait, stop = context.WithTimeout(ctx, l.silent)
 			defer stop()
@@ -88,7 +88,7 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 		var b pgx.Batch
 		held := false
 		b.Queue(beginSQL)
-		b.Queue(l.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, shared)
+		b.Queue(l.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
 		b.Queue(commitSQL)
 		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 		if err = conn.SendBatch(wait, &b).Close(); err == nil && !held {

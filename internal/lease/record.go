@@ -24,8 +24,8 @@ const (
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
-	// endingSharedSQL finds a job whose row is the lost transaction's yet: $4 id.
-	endingSharedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
+	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $4 id.
+	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 )
 
@@ -45,7 +45,7 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if l.control == nil {
 		return ErrNoControl
 	}
-	if head.Shared && head.Seen.XID == 0 { // nothing tells of a claim that failed
+	if head.GroupSlot && head.Seen.XID == 0 { // nothing tells of a claim that failed
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.silent)
@@ -70,7 +70,7 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 // Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
 // server has refused, and fails as that.
 func (l *Lane) Charge(ctx context.Context, head *Held) error {
-	if head.Shared { // its mark is there; the attempt does not count if the handler has committed the claim itself
+	if head.GroupSlot { // its mark is there; the attempt does not count if the handler has committed the claim itself
 		return nil
 	}
 	h := *head
@@ -124,11 +124,11 @@ func (l *Lane) relock(
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}
-		if head.Shared {
-			sql, ending, args = statement("relock_shared"), endingSharedSQL, append(args, appendInt(head.ID))
+		if head.GroupSlot {
+			sql, ending, args = statement("relock_group_slot"), endingGroupSlotSQL, append(args, appendInt(head.ID))
 		}
 		batch.ExecParams(l.schema.Qualify(sql), args, nil, nil, nil)
-		if counted && !head.Shared { // whose job is locked by then
+		if counted && !head.GroupSlot { // whose job is locked by then
 			args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
 			batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
 		}

@@ -14,9 +14,9 @@ type Request struct {
 	// Slot says that the queue has a limit: the claim must hold one of its slots. Without it, the jobs of such a queue
 	// are paused.
 	Slot bool
-	// Shared says that several jobs of the group may run at once: the claim must hold one of the group's slots, and
+	// GroupSlot says that several jobs of the group may run at once: the claim must hold one of the group's slots, and
 	// one of the queue's if that has a limit. It takes one job, of one group, and looks below any floor.
-	Shared bool
+	GroupSlot bool
 	// SuspectAllowed says that a session claims the head also if it may be what has killed its workers (Held.Suspect).
 	// Without it the claim tells of such a head, and nobody has its group then. Not together with With.
 	SuspectAllowed bool

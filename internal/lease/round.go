@@ -19,21 +19,15 @@ type round struct {
 	claims  []*ask    // claims that need no slot, and those that have got one
 	batches int       // how many groups are claimed with several jobs
 
-	retry      bool      // it asks again for what the session has not let go
-	unreleased []release // what the session still has to let go when the round is over
+	unreleased []release // what it could not let go
 	unwanted   []release // what it has claimed for nothing
 }
 
-func newRound(s *session, asks []*ask, retry bool) *round {
-	r := &round{session: s, retry: retry}
-	if retry {
-		r.release(s.unreleased)
-	} else {
-		r.unreleased = slices.Clone(s.unreleased)
-	}
+func newRound(s *session, asks []*ask) *round {
+	r := &round{session: s}
 	for _, a := range asks {
 		a.hold, a.missed, a.slot, a.deferred, a.refused, a.heads, a.behind = nil, NoHead, 0, false, nil, nil, nil
-		r.release(a.releases)
+		r.sort(a.releases)
 		switch {
 		case a.claim == nil:
 		case a.claim.Slot:
@@ -45,7 +39,7 @@ func newRound(s *session, asks []*ask, retry bool) *round {
 	return r
 }
 
-func (r *round) release(some []release) {
+func (r *round) sort(some []release) {
 	for _, one := range some {
 		if one.slot == 0 {
 			r.groups = append(r.groups, one)
@@ -78,7 +72,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	r.giveSlots()
 	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
-	r.retryLater(r.unreleased, r.retry)
+	r.retryLater(r.unreleased)
 	return nil
 }
 

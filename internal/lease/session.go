@@ -34,9 +34,9 @@ type session struct {
 
 	deferred   []*ask    // claims for which the last round had no room: the next one makes them
 	unwanted   []release // what the last round has claimed for nothing: the next one lets it go
-	unreleased []release // what is still to be let go: the server is asked again
-	tries      int       // how often it was asked again, one after the other
-	retryAt    time.Time // and when it is asked next
+	unreleased []release // that have failed: they are made again, apart from what is asked
+	tries      int       // how often they were, one after the other
+	retryAt    time.Time // and when they are next
 	ending     bool      // it ends when it has nothing more to let go
 }
 
@@ -161,10 +161,14 @@ func (s *session) run() {
 			}
 		}
 		var err error
-		if len(next) > 0 {
-			err = s.answer(s.gather(next))
-		} else {
+		switch {
+		case s.retryDue():
+			err = s.retry()
+		case len(next) == 0:
 			err = s.beat()
+		}
+		if err == nil && len(next) > 0 {
+			err = s.answer(s.gather(next))
 		}
 		if err != nil {
 			s.end(err)
@@ -189,52 +193,61 @@ func (s *session) close() {
 	_ = s.conn.Close(ctx)
 }
 
-// retryDue reports whether it is time to ask again for what was not let go.
+// retryDue reports whether it is time to make releases again that have failed.
 func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
-// retryLater says what is still to be let go. It moves the time of the next try only after a try, or if nothing was
-// waiting before.
-func (s *session) retryLater(unreleased []release, retried bool) {
-	wasEmpty := len(s.unreleased) == 0
-	s.unreleased = unreleased
-	if !retried && !wasEmpty {
-		return
+// retryLater keeps releases that have failed: retry makes them again.
+func (s *session) retryLater(failed []release) {
+	if len(s.unreleased) == 0 {
+		s.retryAfter(0)
 	}
-	if s.tries++; len(unreleased) == 0 {
-		s.tries = 0
-	}
-	s.retryAt = time.Now().Add(rest.Nth(s.tries, tuning.Rest, s.bounds.Heartbeat/2))
+	s.unreleased = append(s.unreleased, failed...)
 }
 
-// beat tells the server that the worker lives. It asks again for what was not let go, if it is time for that.
-func (s *session) beat() error {
-	retry := s.retryDue()
-	err := s.bounded(nil, retry)
-	if err == nil || !Refused(err) {
-		return err
+// retryAfter has the next retry rest, as long at least as the last one took: claims are made meanwhile.
+func (s *session) retryAfter(took time.Duration) {
+	s.retryAt = time.Now().Add(max(took, rest.Nth(s.tries+1, tuning.Rest, s.bounds.Heartbeat/2)))
+}
+
+// retry makes the releases again that have failed.
+func (s *session) retry() error {
+	begun, again := time.Now(), s.unreleased
+	s.unreleased = nil
+	err := s.release(again, begun.Add(s.bounds.Heartbeat/2))
+	if s.tries++; len(s.unreleased) == 0 {
+		s.tries = 0
 	}
-	if retry {
-		return s.releaseApart(err)
+	s.retryAfter(time.Since(begun))
+	return err
+}
+
+// release makes releases again, and if the server refuses something of them, each half by itself. What it has no time
+// for comes first the next time.
+func (s *session) release(some []release, until time.Time) error {
+	err := s.bounded([]*ask{{releases: some}})
+	half := len(some) / 2
+	switch {
+	case err == nil || !Refused(err):
+		return err
+	case half == 0 || locked(err):
+		s.unreleased = append(s.unreleased, some...)
+		return nil
+	}
+	for _, part := range [][]release{some[:half], some[half:]} {
+		if time.Now().After(until) {
+			s.unreleased = slices.Concat(part, s.unreleased)
+		} else if err := s.release(part, until); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// releaseApart makes the releases one by one that the server has refused together. It tries again what is refused, but
-// not at once: what it could not try for want of time comes first then.
-func (s *session) releaseApart(why error) error {
-	begun, all := time.Now(), s.unreleased
-	wait := s.bounds.Heartbeat / 2
-	var refused []release
-	for several := len(all) > 1; several && len(all) > 0 && !locked(why) && time.Since(begun) < wait; {
-		s.unreleased = all[:1:1]
-		if why = s.bounded(nil, true); why != nil && !Refused(why) {
-			return why
-		}
-		refused = append(refused, s.unreleased...)
-		all = all[1:]
+// beat tells the server that the worker lives.
+func (s *session) beat() error {
+	if err := s.bounded(nil); err != nil && !Refused(err) {
+		return err
 	}
-	s.retryLater(slices.Concat(all, refused), true)
-	s.retryAt = time.Now().Add(wait)
 	return nil
 }
 
@@ -262,22 +275,14 @@ func locked(err error) bool { return sqlState(err) == lockNotAvailable }
 // answer answers asks in one transaction, or, if the server refuses something of them, each in one of its own. An error
 // is the connection's.
 func (s *session) answer(asks []*ask) error {
-	retry := s.retryDue()
-	err := s.bounded(asks, retry)
+	err := s.bounded(asks)
 	refused := err != nil && Refused(err)
 	switch {
 	case refused && locked(err):
 		err = fmt.Errorf("%w: %s", ErrBusy, err.Error()) // it blames no group
-		unreleased := s.unreleased
 		for _, a := range asks {
-			unreleased = append(unreleased, a.releases...)
+			s.retryLater(a.releases) // claims may need another table
 		}
-		s.retryLater(unreleased, retry) // claims may need another table
-	case refused && retry:
-		if err := s.releaseApart(err); err != nil {
-			return err
-		}
-		return s.answer(asks)
 	case refused && len(asks) > 1:
 		for i := range asks {
 			if err := s.answer(asks[i : i+1]); err != nil {
@@ -286,7 +291,7 @@ func (s *session) answer(asks []*ask) error {
 		}
 		return nil
 	case refused:
-		s.retryLater(append(s.unreleased, asks[0].releases...), false)
+		s.retryLater(asks[0].releases)
 	}
 	for _, a := range asks {
 		if a.deferred && err == nil {
@@ -305,9 +310,8 @@ func (s *session) answer(asks []*ask) error {
 	return err
 }
 
-// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much. With
-// retry it asks again for what was not let go.
-func (s *session) bounded(asks []*ask, retry bool) (err error) {
+// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much.
+func (s *session) bounded(asks []*ask) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer s.stream.unless(s.bounds.Silence, func() { cancel(errSilent) })()
@@ -316,7 +320,7 @@ func (s *session) bounded(asks []*ask, retry bool) (err error) {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}()
-	r := newRound(s, asks, retry)
+	r := newRound(s, asks)
 	if len(r.groups)+len(r.slots)+len(r.limited)+len(r.claims) == 0 {
 		return s.conn.Ping(ctx)
 	}

@@ -199,16 +199,16 @@ func (s *stage) groupLimit(n int, groups ...string) {
 		"generate_series(1, $2::integer) n ON CONFLICT DO NOTHING", queue, n, groups)
 }
 
-// shared claims the next job of a group of which several may run at once.
-func (s *stage) shared(l *Lane, calls []Call, id string) *Hold {
+// groupSlot claims the next job of a group of which several may run at once.
+func (s *stage) groupSlot(l *Lane, calls []Call, id string) *Hold {
 	s.Helper()
-	return s.step(l, calls, &Request{Key: group(id), Slot: true, Shared: true})
+	return s.step(l, calls, &Request{Key: group(id), Slot: true, GroupSlot: true})
 }
 
 // start claims the next job and marks its attempt.
 func (s *stage) start(l *Lane, id string) *Hold {
 	s.Helper()
-	h := s.shared(l, nil, id)
+	h := s.groupSlot(l, nil, id)
 	require.NotNil(s, h, "no job of %s to start", id)
 	require.NoError(s, l.Mark(s.Context(), []*Held{&h.Held}))
 	return h

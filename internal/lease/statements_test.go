@@ -201,10 +201,10 @@ func plans(t *testing.T) *pgtest.Plans {
 			"batches": {
 				SQL: withSlot.Replace(statement("claim_batch")), Args: "'q', 'g00007', 0, 11, 1000000", Groups: 1,
 			},
-			"shared":  {SQL: statement("lock_shared"), Args: "'q', 'g00007'", Groups: 1},
-			"next":    {SQL: statement("lock_next"), Args: "'q', 'g00007'", Groups: 1},
-			"started": {SQL: statement("claim_shared"), Args: "'q', 'g00007'", Groups: 1},
-			"many":    {SQL: statement("claim_many"), Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
+			"group_slot": {SQL: statement("lock_group_slot"), Args: "'q', 'g00007'", Groups: 1},
+			"next":       {SQL: statement("lock_next"), Args: "'q', 'g00007'", Groups: 1},
+			"started":    {SQL: statement("claim_group_slot"), Args: "'q', 'g00007'", Groups: 1},
+			"many":       {SQL: statement("claim_many"), Args: "'q', '{g00007,g00008}', '{0,0}', 16777216", Groups: 2},
 		},
 	}
 }

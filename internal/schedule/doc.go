@@ -20,7 +20,7 @@
 // have a priority go before the others, but for every tenth turn (ranks.go). A queue that is at its limit over all
 // processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
 // every 25 to 50 ms (slots.go). A group of which several jobs may run at once has as many lanes, which join one after
-// the other (shared.go). A group that is not due waits in memory (due.go); one that another process holds is watched
+// the other (team.go). A group that is not due waits in memory (due.go); one that another process holds is watched
 // (watch.go); one about which the server refuses something is left alone for a while (trouble.go). Of those
 // whose heads may be what has killed their workers, one is tried at a time (suspects.go). A queue whose jobs cannot be
 // done, because what they need is down, is probed: it has one lane now and then (probe.go).

@@ -36,13 +36,13 @@ import (
 // job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is
 // the server that has it.
 type floors struct {
-	marks    map[groups.Key]mark
-	old      map[groups.Key]mark // of groups that have not been worked for a while
-	aged     bool                // the old ones are not in force any more: the next claim confirms them, or does not
-	swept    time.Time           // when marks became old
-	born     time.Time           // since when it is not known whether there is something below the floors
-	validFor time.Duration       // how long the floors are in force, from born on
-	looks    int64               // how often the scout began to look for heads
+	fresh    map[groups.Key]groupFloor
+	old      map[groups.Key]groupFloor // of groups that have not been worked for a while
+	aged     bool                      // the old ones are out of force: the next claim confirms them, or does not
+	swept    time.Time                 // when the fresh ones became old
+	born     time.Time                 // since when it is not known whether there is something below the floors
+	validFor time.Duration             // how long the floors are in force, from born on
+	looks    int64                     // how often the scout began to look for heads
 
 	epoch    int64    // how often the writers were asked for
 	safe     int64    // all writers have ended that the answer of this epoch told of
@@ -51,8 +51,8 @@ type floors struct {
 	unproven int      // claims since they were asked for, of groups whose floors wait for them
 }
 
-// A mark is what is known of one group.
-type mark struct {
+// A groupFloor is what is known of one group.
+type groupFloor struct {
 	floor floor // in force
 	look  int64 // the last look for heads that had begun when the floor was raised
 	was   int64 // what the floor was when that look began
@@ -73,28 +73,28 @@ type floor struct {
 const floorAge = tuning.Grace
 
 // get returns the floor of a group that is in force.
-func (f *floors) get(k groups.Key) floor { return f.mark(k).floor }
+func (f *floors) get(k groups.Key) floor { return f.of(k).floor }
 
-func (f *floors) mark(k groups.Key) mark {
-	m, ok := f.marks[k]
+func (f *floors) of(k groups.Key) groupFloor {
+	m, ok := f.fresh[k]
 	if ok {
 		return m
 	}
 	if m = f.old[k]; f.aged && m.floor.id > 0 {
-		m = mark{next: m.floor, since: -1} // those have ended long ago who might have brought a lower id
+		m = groupFloor{next: m.floor, since: -1} // those have ended long ago who might have brought a lower id
 	}
 	return m
 }
 
 // raise enters that the job with this id is gone from the group of the turn, which the claim had.
 func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
-	m := f.mark(turn.Key)
+	m := f.of(turn.Key)
 	looked := turn.floor.id < m.next.id && m.next.id < id
 	if looked && (m.since < turn.safe || m.bound > 0 && m.bound < claim.Oldest) {
 		if m.look < f.looks {
 			m.was, m.look = m.floor.id, f.looks
 		}
-		m = mark{floor: m.next, was: m.was, look: m.look}
+		m = groupFloor{floor: m.next, was: m.was, look: m.look}
 	}
 	switch {
 	case m.next.id == 0:
@@ -106,15 +106,15 @@ func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
 			f.unproven++
 		}
 	}
-	f.marks[turn.Key] = m
-	if len(f.marks) > tuning.Known { // groups come and go: those of no more than twice as many are known
+	f.fresh[turn.Key] = m
+	if len(f.fresh) > tuning.Known { // groups come and go: those of no more than twice as many are known
 		f.sweep(time.Now(), false)
 	}
 }
 
 // below drops what is known of a group if the job with this id lies under it, as a notification says.
 func (f *floors) below(k groups.Key, id int64) {
-	if m := f.mark(k); id <= max(m.floor.id, m.next.id) {
+	if m := f.of(k); id <= max(m.floor.id, m.next.id) {
 		f.drop(k)
 	}
 }
@@ -122,7 +122,7 @@ func (f *floors) below(k groups.Key, id int64) {
 // found drops what is known of a group if the head that the scout has found there lay under its floor already when it
 // began to look. Else the head is from before the floor was raised.
 func (f *floors) found(k groups.Key, id int64) {
-	m := f.mark(k)
+	m := f.of(k)
 	was := m.floor.id
 	if m.look == f.looks {
 		was = m.was
@@ -141,13 +141,13 @@ func (t *Turns) Overtakes(turn *Turn, id int64) bool {
 }
 
 func (f *floors) drop(k groups.Key) {
-	delete(f.marks, k)
+	delete(f.fresh, k)
 	delete(f.old, k)
 }
 
 func (f *floors) forget(queue string) {
-	for _, marks := range []map[groups.Key]mark{f.marks, f.old} {
-		maps.DeleteFunc(marks, func(k groups.Key, _ mark) bool { return k.Queue == queue })
+	for _, some := range []map[groups.Key]groupFloor{f.fresh, f.old} {
+		maps.DeleteFunc(some, func(k groups.Key, _ groupFloor) bool { return k.Queue == queue })
 	}
 }
 
@@ -169,7 +169,7 @@ func (f *floors) age(now time.Time) {
 }
 
 func (f *floors) sweep(now time.Time, aged bool) {
-	f.old, f.marks, f.aged, f.swept = f.marks, make(map[groups.Key]mark), aged, now
+	f.old, f.fresh, f.aged, f.swept = f.fresh, make(map[groups.Key]groupFloor), aged, now
 }
 
 // ask begins an epoch, just before the writers are asked for.

@@ -143,9 +143,9 @@ func TestFloorsAge(t *testing.T) {
 	f := &turns.floors
 	for id := int64(13); id < 30; id += 3 {
 		f.age(f.born.Add(floorAge - 1))
-		require.NotEmpty(t, f.marks)
+		require.NotEmpty(t, f.fresh)
 		f.age(f.born.Add(floorAge))
-		require.Empty(t, f.marks)
+		require.Empty(t, f.fresh)
 		require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}), "claimed with it")
 		require.Zero(t, turn.floor.id)
 		require.True(t, turns.Again(turn, Outcome{Finished: id + 1, More: true}), "claimed without")
@@ -156,7 +156,7 @@ func TestFloorsAge(t *testing.T) {
 	for range 2 {
 		f.age(f.born.Add(floorAge))
 	}
-	require.Empty(t, f.marks)
+	require.Empty(t, f.fresh)
 	require.Empty(t, f.old)
 }
 
@@ -181,7 +181,7 @@ func TestFloorsAreLetGo(t *testing.T) {
 	require.Equal(t, 2, count())
 	for i := range int64(3) {
 		turns.Checked(time.Now(), 0)
-		require.NotEmpty(t, f.marks, "not yet")
+		require.NotEmpty(t, f.fresh, "not yet")
 		f.swept = time.Now().Add(-floorAge)
 		turns.Checked(time.Now(), 0)
 		require.Equal(t, 2-min(int(i), 1), count())
@@ -189,7 +189,7 @@ func TestFloorsAreLetGo(t *testing.T) {
 		again(t, turns, turn, 13+i)
 	}
 	require.Zero(t, f.get(group("idle")))
-	require.Len(t, f.marks, 1)
+	require.Len(t, f.fresh, 1)
 	require.Len(t, f.old, 1)
 }
 
@@ -245,11 +245,11 @@ func TestFloorsAreBounded(t *testing.T) {
 	f := &turns.floors
 	for i := range 3 * tuning.Known {
 		f.raise(&Turn{Key: groups.Key{Queue: "q", GroupID: fmt.Sprint(i)}}, lease.Seen{}, 1)
-		require.LessOrEqual(t, len(f.marks), tuning.Known)
+		require.LessOrEqual(t, len(f.fresh), tuning.Known)
 		require.LessOrEqual(t, len(f.old), tuning.Known+1)
 	}
-	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(3*tuning.Known - 1)}))
-	require.NotZero(t, f.mark(groups.Key{Queue: "q", GroupID: fmt.Sprint(2 * tuning.Known)}))
+	require.NotZero(t, f.of(groups.Key{Queue: "q", GroupID: fmt.Sprint(3*tuning.Known - 1)}))
+	require.NotZero(t, f.of(groups.Key{Queue: "q", GroupID: fmt.Sprint(2 * tuning.Known)}))
 }
 
 // A server that has lost its newest commits has jobs again that were finished. A floor from before is not for

@@ -126,11 +126,11 @@ func (s *Scout) nextLook(view View) time.Duration {
 	case l.pass != nil && view.Idle:
 		return 0
 	case l.pass != nil:
-		gap = tuning.Few * l.batch
+		gap = tuning.Few * l.cost
 	case l.pressed:
 		gap = view.hurry(l.took)
 	case !l.owed.IsZero() && !view.Crowded:
-		gap = min(gap, tuning.Spare*l.batch)
+		gap = min(gap, tuning.Spare*l.cost)
 	case !view.Idle:
 		gap = max(gap, s.Poll/2)
 	}
@@ -161,8 +161,8 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 		return err
 	}
 	l.news += s.news - news
-	l.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}
-	l.took += l.batch
+	l.rhythm = rhythm{walked: time.Now(), cost: time.Since(begin)}
+	l.took += l.cost
 	if l.pass.queue == len(s.Queues) && l.pass.id >= l.pass.last {
 		l.pass = nil
 		s.calm(l.news > 0)
@@ -310,7 +310,7 @@ func (s *Scout) roomy(view View, from int) (queues []string) {
 // follow looks at the heads of those groups of which a hint tells something new.
 func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
-	return s.readGroups(ctx, conn, s.Turns.unknown(hints))
+	return s.readGroups(ctx, conn, s.Turns.unknown(hints), nil)
 }
 
 // unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.

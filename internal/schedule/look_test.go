@@ -34,7 +34,7 @@ func (s *stage) look(scout *Scout, conn *pgx.Conn) {
 	require.NoError(s, scout.Walk(s.Context(), conn))
 	scout.whole = 24 * time.Hour
 	for i := range scout.walks {
-		scout.walks[i].batch = 24 * time.Hour
+		scout.walks[i].cost = 24 * time.Hour
 	}
 	require.True(s, scout.covers())
 }
@@ -78,7 +78,7 @@ func TestPauseBesideAPacedWalk(t *testing.T) {
 	view := scout.view()
 	n, wait := scout.chooseWalk(view)
 	require.Less(t, wait, scout.Poll, "it is walked soon, and not by the next poll")
-	slow := rhythm{batch: time.Hour}
+	slow := rhythm{cost: time.Hour}
 	scout.walks[0].rhythm = slow
 	require.NoError(t, scout.walkQueue(t.Context(), conn, view, n))
 	require.Equal(t, []string{"a"}, drained(turns))
@@ -242,15 +242,15 @@ func TestNextLook(t *testing.T) {
 	l.owed = time.Now() // there is room again for what was not read, and that is no reason to look later
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.LessOrEqual(t, scout.nextLook(busy), time.Second)
-	l.pressed, l.took, l.batch = false, 4*time.Second, 4*time.Second
+	l.pressed, l.took, l.cost = false, 4*time.Second, 4*time.Second
 	for _, view := range []View{idle, busy} {
 		require.LessOrEqual(t, scout.nextLook(view), scout.Poll)
 	}
-	l.batch = 10 * time.Millisecond
+	l.cost = 10 * time.Millisecond
 	for _, view := range []View{idle, busy} {
-		require.LessOrEqual(t, scout.nextLook(view), 20*l.batch)
+		require.LessOrEqual(t, scout.nextLook(view), 20*l.cost)
 	}
-	l.pass, l.batch = &pass{}, time.Minute
+	l.pass, l.cost = &pass{}, time.Minute
 	require.LessOrEqual(t, scout.nextLook(idle), time.Duration(0))
 	require.Greater(t, scout.nextLook(busy), 2*time.Minute)
 	busy.Room = 0

@@ -80,6 +80,13 @@ func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 	return p.open, changed
 }
 
+// Unavailable returns how often in a row the handler of the turn's head has said so, as far as this process knows.
+func (t *Turns) Unavailable(turn *Turn) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return turn.unavailable
+}
+
 // open begins to probe a queue. Where that has only just ended, pauses are no shorter than they were.
 func (t *Turns) open(p *probe) {
 	if time.Since(p.at) > MaxPause {

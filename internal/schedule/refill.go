@@ -66,7 +66,7 @@ func (s *Scout) nextRefill(view View) time.Duration {
 	case view.refill.share == nil:
 		return tuning.Wait
 	case !view.Idle && view.Ready >= tuning.Rows:
-		return tuning.Few*s.refills.batch - time.Since(s.refills.walked)
+		return tuning.Few*s.refills.cost - time.Since(s.refills.walked)
 	}
 	return 0
 }

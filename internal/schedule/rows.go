@@ -23,7 +23,7 @@ func (s *Scout) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate
 	}{
 		{statement("ensure"), func(c *Candidate) bool { return c.missing && !c.Paused }},
 		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
-		{statement("ensure_shared"), func(c *Candidate) bool { return c.Shared > 0 }},
+		{statement("ensure_group_slots"), func(c *Candidate) bool { return c.GroupLimit > 0 }},
 	} {
 		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
 			return nil, err

@@ -111,10 +111,10 @@ func TestCollectLeavesMarks(t *testing.T) {
 	c.Do(statement("collect"), []string{queue}, []string{"a"})
 	s.Exec("INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) VALUES ($1, 1, false, 2)",
 		queue)
-	s.Exec(statement("ensure_shared"), []string{queue}, []string{"a"})
+	s.Exec(statement("ensure_group_slots"), []string{queue}, []string{"a"})
 	s.send(queue, "a")
 	l := s.lane()
-	h := s.step(l, nil, &lease.Request{Key: group("a"), Shared: true})
+	h := s.step(l, nil, &lease.Request{Key: group("a"), GroupSlot: true})
 	require.NotNil(t, h)
 	require.NoError(t, l.Mark(t.Context(), []*lease.Held{&h.Held}))
 	c.Do(statement("collect_rest"), []string{queue}, []string{"a"})

@@ -41,14 +41,12 @@ type Scout struct {
 	refills rhythm
 	look    look
 	urgency urgency
-	urging  bool                // only heads with a priority are looked for
-	hints   []Candidate         // memory for the hints of a look, to be used again
-	checked time.Time           // when watched groups were last looked at,
-	kept    rhythm              // of looks at groups that sessions hold
-	asked   time.Time           // when was last asked who is writing to jobs
-	askGap  time.Duration       // how long not to ask that again, from then on
-	news    int                 // candidates that were news, so far
-	orphans map[groups.Key]bool // groups whose worker has just died
+	hints   []Candidate   // memory for the hints of a look, to be used again
+	checked time.Time     // when watched groups were last looked at,
+	kept    rhythm        // of looks at groups that sessions hold
+	asked   time.Time     // when was last asked who is writing to jobs
+	askGap  time.Duration // how long not to ask that again, from then on
+	news    int           // candidates that were news, so far
 	refused map[groups.Key]refusal
 	looked  atomic.Pointer[time.Time]
 	hurry   bell
@@ -179,21 +177,21 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	return wait, nil
 }
 
-// read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing.
-// It returns how many heads there were, and the last one's group.
+// read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing:
+// all of them, or those that keep wants, which may say more of one. It returns how many heads there were, and the last
+// one's group.
 func (s *Scout) read(
-	ctx context.Context, conn *pgx.Conn, w *walk, sql string, args ...any,
+	ctx context.Context, conn *pgx.Conn, w *walk, keep func(*Candidate) bool, sql string, args ...any,
 ) (n int, last string, err error) {
 	begin := time.Now()
 	s.Turns.LookBegins()
 	var found []Candidate
 	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID
-		if s.urging && c.Priority == 0 {
-			return
+		c.DueIn = max(c.DueIn, 0)
+		if keep == nil || keep(&c) {
+			found = append(found, c)
 		}
-		c.DueIn, c.Orphan = max(c.DueIn, 0), s.orphans[c.Key]
-		found = append(found, c)
 	})
 	if err != nil {
 		return 0, "", err
@@ -230,19 +228,21 @@ func heads(ctx context.Context, db querier, sql string, args []any, each func(Ca
 	}, func() {
 		c.DueIn = time.Duration(dueUS) * time.Microsecond
 		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
-		c.Paused, c.Slot, c.Shared = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
+		c.Paused, c.Slot, c.GroupLimit = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
 		if c.Slot {
-			c.Shared = *paused
+			c.GroupLimit = *paused
 		}
 		each(c)
 	})
 }
 
 // readGroups reads the heads of named groups.
-func (s *Scout) readGroups(ctx context.Context, conn *pgx.Conn, keys []groups.Key) error {
+func (s *Scout) readGroups(
+	ctx context.Context, conn *pgx.Conn, keys []groups.Key, keep func(*Candidate) bool,
+) error {
 	for some := range slices.Chunk(keys, tuning.Rows) {
 		queues, ids := columns(some)
-		if _, _, err := s.read(ctx, conn, nil, groupsSQL, queues, ids); err != nil {
+		if _, _, err := s.read(ctx, conn, nil, keep, groupsSQL, queues, ids); err != nil {
 			return err
 		}
 	}

@@ -3,20 +3,20 @@ package schedule
 import "github.com/pgfifo/pgfifo/groups"
 
 // Slots are what the process knows of a queue that may run only so many jobs at once, over all processes, or so many of
-// a group (shared.go). How many it is not told: it takes slots until a claim finds none (package lease). From then on a
+// a group (team.go). How many it is not told: it takes slots until a claim finds none (package lease). From then on a
 // lane may try when one of its own has ended a job and so freed a slot; and for others' sake now and then, one lane
 // after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
 // that it has: so one look of the scout does for both (Turns.queueUp).
 type slots struct {
-	met    bool // a claim has found no slot; from then on only so many may try
-	tries  int
-	trying bool // they try for others' sake, until one finds no slot
-	asked  bool // a group is watched that is looked at before they do
-	shared int  // how many jobs of a group may run at once; 0: one, as in other queues
+	met        bool // a claim has found no slot; from then on tries bounds the lanes
+	tries      int  // how many lanes may still try
+	trying     bool // they try for others' sake, until one finds no slot
+	asked      bool // a group is watched that is looked at before they do
+	groupLimit int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
 // setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
-func (l *lanes) setLimit(queue string, has bool, shared int) {
+func (l *lanes) setLimit(queue string, has bool, groupLimit int) {
 	if !has {
 		delete(l.slots, queue)
 		return
@@ -24,13 +24,13 @@ func (l *lanes) setLimit(queue string, has bool, shared int) {
 	if l.slots[queue] == nil {
 		l.slots[queue] = new(slots)
 	}
-	l.slots[queue].shared = shared
+	l.slots[queue].groupLimit = groupLimit
 }
 
-// shared returns how many jobs of a group of the queue may run at once, or 0 for one.
-func (l *lanes) shared(queue string) int {
+// groupLimit returns how many jobs of a group of the queue may run at once, or 0 for one.
+func (l *lanes) groupLimit(queue string) int {
 	if m := l.slots[queue]; m != nil {
-		return m.shared
+		return m.groupLimit
 	}
 	return 0
 }
@@ -72,7 +72,7 @@ func (t *Turns) queueUp(turn *Turn) {
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
-		turn.tried, turn.misses, turn.Unavailable = was.tried, was.misses, was.Unavailable
+		turn.tried, turn.misses, turn.unavailable = was.tried, was.misses, was.unavailable
 		turn.troubles, turn.refused, turn.hurried = was.troubles, was.refused, was.hurried
 		turn.single, turn.noCompany = was.single, was.noCompany
 		delete(t.checking, key)

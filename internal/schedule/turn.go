@@ -11,9 +11,6 @@ import (
 // until it is given back.
 type Turn struct {
 	groups.Key
-	// Unavailable is how often in a row the head's handler has said so, as its lanes count it.
-	Unavailable int
-
 	share      string    // the share of the queue that it belongs to
 	row        *row      // the row that it was in last, which pays for its lane
 	lanePart   int       // the part of the lane that it pays for
@@ -25,7 +22,7 @@ type Turn struct {
 	with       []*Turn   // other groups of the queue, to be claimed together with this one
 	jobs       int       // how many a claim may take
 	slot       bool      // a claim needs a slot, too
-	shared     bool      // other jobs of the group may run beside its own
+	groupSlot  bool      // other jobs of the group may run beside its own
 	team       *team     // nil, or the one of its lane, which has run a job of the group and goes on there
 	full       bool      // parked, because its claim was missed while there were jobs to run
 	nextLocked int       // how often in a row its claim was missed because somebody had just locked the next job
@@ -57,8 +54,9 @@ type Turn struct {
 	refused  time.Time // when the last one was
 	resting  bool      // parked because it is in trouble
 	// hurried is the time of the last try that a notice has brought forward.
-	hurried time.Time
-	misses  misses
+	hurried     time.Time
+	misses      misses
+	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
@@ -78,13 +76,13 @@ func (t *Turn) HasSlot() bool { return t.slot }
 // SuspectAllowed reports whether its claim may take a head that may be what has killed its workers.
 func (t *Turn) SuspectAllowed() bool { return t.allowed }
 
-// Shared reports whether other jobs of its group may run beside the one that it is to claim.
-func (t *Turn) Shared() bool { return t.shared }
+// HasGroupSlot reports whether other jobs of its group may run beside the one that it is to claim.
+func (t *Turn) HasGroupSlot() bool { return t.groupSlot }
 
 // Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
-	r.Jobs, r.Slot, r.Shared, r.SuspectAllowed = t.jobs, t.slot, t.shared, t.allowed
+	r.Jobs, r.Slot, r.GroupSlot, r.SuspectAllowed = t.jobs, t.slot, t.groupSlot, t.allowed
 	for i, other := range t.with {
 		r.With = append(r.With, other.request(i+1))
 	}

@@ -31,11 +31,11 @@ type Turns struct {
 	hinted    bool                 // one that was announced was added to them since the last call of Watched
 	waiting   []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
 	lanes     lanes
-	teams     map[groups.Key]*team // see shared.go
+	teams     map[groups.Key]*team // see team.go
 	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
 	poll      time.Duration
 	suspects  *Suspects
-	suspected map[*Turn]bool // those of due that wait for another one of suspects
+	suspected map[*Turn]bool // parked turns that wait until another suspect has ended
 	sick      atomic.Int64   // queues of which some group has said that it is unavailable
 	floors    floors
 	limit     int                                         // of each queue's row
@@ -62,7 +62,7 @@ func NewTurns(limit int) *Turns {
 	now := time.Now()
 	t := &Turns{
 		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
-		floors: floors{marks: make(map[groups.Key]mark), swept: now, born: now, validFor: floorAge, looks: 1},
+		floors: floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1},
 		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
 		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
 		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
@@ -126,7 +126,7 @@ func (t *Turns) take() *Turn {
 	}
 	t.begin(turn)
 	groups := t.batches[turn.Queue].Groups
-	if groups > 1 && !turn.noCompany && !turn.shared && t.lanes.probed(turn.Queue) == nil {
+	if groups > 1 && !turn.noCompany && !turn.groupSlot && t.lanes.probed(turn.Queue) == nil {
 		t.gather(turn, groups)
 	}
 	t.pay(turn)
@@ -144,8 +144,8 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.forgetTrouble()
 	turn.allowed = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
-	turn.shared, turn.full = t.lanes.shared(turn.Queue) > 0, false
-	if turn.shared {
+	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
+	if turn.groupSlot {
 		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
 	}
 	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
@@ -182,14 +182,19 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 		turn.single = o.OneByOne
 	}
 	id := o.Finished
+	if id > 0 {
+		t.worked, turn.unavailable = true, 0
+	}
+	if o.Unavailable {
+		turn.unavailable++
+	}
 	if id <= 0 {
 		return
 	}
-	t.worked, turn.Unavailable = true, 0
 	if id >= turn.single {
 		turn.single = 0
 	}
-	if turn.shared { // it tells nothing of lower ids
+	if turn.groupSlot { // it tells nothing of lower ids
 		return
 	}
 	if id <= turn.lowest && id > turn.entered {
@@ -200,7 +205,7 @@ func (t *Turns) learn(turn *Turn, o Outcome) {
 // put hands the group to a waiting lane, or puts it at the end of the line.
 func (t *Turns) put(turn *Turn) {
 	turn.full = false
-	if other := t.known[turn.Key]; turn.shared && other != nil && other != turn {
+	if other := t.known[turn.Key]; turn.groupSlot && other != nil && other != turn {
 		t.unlink(other)
 	}
 	t.known[turn.Key] = turn
@@ -223,19 +228,20 @@ const quantum = tuning.Few
 
 // An Outcome is what a lane learned of a group.
 type Outcome struct {
-	Missed     bool          // the claim found nothing: held elsewhere, no jobs, no row, or one of the next two
-	NextLocked bool          // somebody had just locked the next job of a group that several run
-	Over       bool          // there was no slot: the queue is at its limit
-	Finished   int64         // the id of the job that is gone from the group, or 0
-	More       bool          // there is another job behind the one that was claimed
-	DueIn      time.Duration // the head may not run before this, or 0
-	Paused     bool          // the group or its queue is paused: discovery finds it when it is resumed
-	Trouble    bool          // the server refuses something about the group: it rests for a while, longer each time
-	NoCompany  bool          // the next claim is to be of this group only
-	Untried    bool          // the head was not, because it may be what has killed its workers: see Suspects
-	OneByOne   int64         // the next claims are to be of one job each, up to the one with this id; or 0
-	Seen       lease.Seen    // what the claim has learned
-	Priority   int           // the head's, if that is the same as before
+	Missed      bool          // the claim found nothing: held elsewhere, no jobs, no row, or one of the next two
+	NextLocked  bool          // somebody had just locked the next job of a group that several run
+	Over        bool          // there was no slot: the queue is at its limit
+	Finished    int64         // the id of the job that is gone from the group, or 0
+	More        bool          // there is another job behind the one that was claimed
+	DueIn       time.Duration // the head may not run before this, or 0
+	Paused      bool          // the group or its queue is paused: discovery finds it when it is resumed
+	Unavailable bool          // its handler has said so
+	Trouble     bool          // the server refuses something about the group: it rests for a while, longer each time
+	NoCompany   bool          // the next claim is to be of this group only
+	Untried     bool          // the head was not, because it may be what has killed its workers: see Suspects
+	OneByOne    int64         // the next claims are to be of one job each, up to the one with this id; or 0
+	Seen        lease.Seen    // what the claim has learned
+	Priority    int           // the head's, if that is the same as before
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -257,7 +263,7 @@ func (t *Turns) done(turn *Turn, o Outcome) {
 	again := turn.again
 	hinted := turn.hinted
 	turn.again, turn.hinted, turn.given = false, false, t.floors.looks
-	if turn.shared && t.doneShared(turn, &o, &again) {
+	if turn.groupSlot && t.leaveTeam(turn, &o, &again) {
 		return
 	}
 	if o.Over {
@@ -363,7 +369,7 @@ func (t *Turns) PutBack(key groups.Key, id int64) {
 func (t *Turns) announce(key groups.Key, share string, id int64) {
 	turn := t.known[key]
 	switch {
-	case t.announceShared(turn, key, id):
+	case t.announceToTeam(turn, key, id):
 	case turn == nil:
 		if part := t.part(key.Queue, share); t.room(key.Queue, part, nil) <= 0 {
 			t.refuse(key.Queue, part, "")

@@ -149,8 +149,7 @@ func TestLateLook(t *testing.T) {
 		cs := ready("a")
 		turns.Offer(cs)
 		turn := turns.TryNext()
-		turn.Unavailable++
-		turns.Done(turn, Outcome{More: true, DueIn: time.Second, NoCompany: true, OneByOne: 9})
+		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Unavailable: true, NoCompany: true, OneByOne: 9})
 		cs[0].Holder = 7
 		turns.Offer(cs)
 		ended, _ := turns.WatchedBy(map[int64]bool{7: false})
@@ -163,7 +162,7 @@ func TestLateLook(t *testing.T) {
 		time.Sleep(time.Second)
 		turns.Due()
 		turn = turns.TryNext()
-		require.Equal(t, 1, turn.Unavailable)
+		require.Equal(t, 1, turns.Unavailable(turn))
 		require.True(t, turn.noCompany)
 		require.EqualValues(t, 9, turn.single)
 
@@ -171,10 +170,10 @@ func TestLateLook(t *testing.T) {
 		turns.Recheck([]groups.Key{turn.Key})
 		turns.Announce(turn.Key, cs[0].ID)
 		turn = turns.TryNext()
-		require.Equal(t, 1, turn.Unavailable)
+		require.Equal(t, 1, turns.Unavailable(turn))
 		turns.Done(turn, Outcome{Missed: true})
 		turns.Recheck([]groups.Key{turn.Key})()
 		turns.Announce(turn.Key, cs[0].ID) // much later
-		require.Zero(t, turns.TryNext().Unavailable)
+		require.Zero(t, turns.Unavailable(turns.TryNext()))
 	})
 }

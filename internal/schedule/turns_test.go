@@ -301,9 +301,9 @@ func TestFloorIsNotRaisedOverALateJob(t *testing.T) {
 			turns.Done(turn, o)
 			turn = turns.TryNext()
 		}
-		require.Empty(t, turns.floors.marks)
+		require.Empty(t, turns.floors.fresh)
 		turns.Done(turn, Outcome{Finished: 6, More: true})
-		require.Equal(t, int64(6), turns.floors.marks[group("a")].next.id)
+		require.Equal(t, int64(6), turns.floors.fresh[group("a")].next.id)
 	})
 }
 
@@ -314,7 +314,7 @@ func TestAgain(t *testing.T) {
 		require.False(t, turns.Again(turn, o), o)
 	}
 	require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}))
-	require.Equal(t, int64(1), turns.floors.marks[turn.Key].next.id)
+	require.Equal(t, int64(1), turns.floors.fresh[turn.Key].next.id)
 	turns.Announce(turn.Key, 2)
 	require.True(t, turns.Again(turn, Outcome{Finished: 2}), "announced meanwhile")
 	require.False(t, turns.Again(turn, Outcome{Finished: 2}))

@@ -49,14 +49,14 @@ func (s *Scout) Urge() {
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
 func (s *Scout) nextUrgent(view View) time.Duration {
 	u := &s.urgency
-	gap := max(rareGap, tuning.Spare*u.batch)
+	gap := max(rareGap, tuning.Spare*u.cost)
 	switch {
 	case view.Ready == 0:
 		return rareGap
 	case u.more:
-		gap = tuning.Many * u.batch // it comes round, and leaves time to others
+		gap = tuning.Many * u.cost // it comes round, and leaves time to others
 	case u.some, u.asked.Load():
-		gap = max(minGap, tuning.Spare*u.batch)
+		gap = max(minGap, tuning.Spare*u.cost)
 	}
 	return gap - time.Since(u.walked)
 }
@@ -70,12 +70,11 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	if err != nil {
 		return err
 	}
-	s.urging = true
-	defer func() { s.urging = false }()
-	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints)); err != nil {
+	keep := func(c *Candidate) bool { return c.Priority > 0 }
+	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints), keep); err != nil {
 		return err
 	}
-	u.rhythm = rhythm{walked: time.Now(), batch: time.Since(begin)}
+	u.rhythm = rhythm{walked: time.Now(), cost: time.Since(begin)}
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (t *Turns) Watched() (xids []int64, unknown []groups.Key) {
 	for turn := range t.watched {
 		switch {
 		case turn.holder == 0 && turn.misses.leftAlone(turn.head):
-		case turn.holder == 0 || turn.shared && time.Since(turn.tried) >= t.poll: // see offerRunning
+		case turn.holder == 0 || turn.groupSlot && time.Since(turn.tried) >= t.poll: // see offerRunning
 			unknown = append(unknown, turn.Key)
 		case !seen[turn.holder]:
 			seen[turn.holder] = true

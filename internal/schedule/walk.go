@@ -37,7 +37,7 @@ type walk struct {
 	midway  bool   // it has begun and not ended
 	after   string // the last group seen
 	cut     bool   // the queue's part of the line was full at some time since it began
-	apart   bool   // it was cut, or has begun by itself: groups were left outside the line, or it hurries
+	apart   bool   // it goes on by itself: the line was full, or it may not wait for the others
 	skip    bool   // the next batch: skip from group to group, instead of reading job after job
 	paced   bool   // slow: looks cover this queue, so the walk pauses between batches
 	covered bool   // a whole walk was made since looks began
@@ -51,10 +51,10 @@ type walk struct {
 	rhythm                // its own while it is apart; those that are not share one
 }
 
-// A rhythm is when the last batch was read, by a walk or a look, and how long that took.
+// A rhythm is when a walk or a look has read last, and how long that took.
 type rhythm struct {
 	walked time.Time
-	batch  time.Duration
+	cost   time.Duration
 }
 
 // covers reports whether looks find everything in the queue in time, so that its walk need not hurry.
@@ -116,12 +116,12 @@ func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 func (s *Scout) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 	switch {
 	case w.paced && !w.needed && p.roomy:
-		return pace*w.batch - time.Since(w.walked)
+		return pace*w.cost - time.Since(w.walked)
 	case s.look.on && p.roomy && view.Idle:
-		return w.batch - time.Since(w.walked) // what is due meanwhile is not to wait for it
+		return w.cost - time.Since(w.walked) // what is due meanwhile is not to wait for it
 	case p.started && !view.Idle && view.Ready >= tuning.Rows:
 		// There is enough to do: leave the lanes most of the server, once every group has had its first turn.
-		return tuning.Few*w.batch - time.Since(w.walked)
+		return tuning.Few*w.cost - time.Since(w.walked)
 	}
 	return 0
 }
@@ -132,7 +132,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 	gap := s.gap
 	switch {
 	case w.covers():
-		gap = max(s.Poll, pace*w.batch)
+		gap = max(s.Poll, pace*w.cost)
 	case w.needed, s.look.on:
 		gap = view.hurry(took)
 	case !view.Idle:
@@ -192,7 +192,7 @@ func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int)
 		}
 		other.rhythm = r
 	}
-	w.took += r.batch
+	w.took += r.cost
 	if !more {
 		s.endWalk(w, queue)
 	}
@@ -208,7 +208,7 @@ func (s *Scout) readOn(
 	if w.skip {
 		sql = candidatesSQL
 	}
-	n, last, err := s.read(ctx, conn, w, sql, queue, w.after, limit)
+	n, last, err := s.read(ctx, conn, w, nil, sql, queue, w.after, limit)
 	if err != nil {
 		return rhythm{}, false, err
 	}
@@ -222,7 +222,7 @@ func (s *Scout) readOn(
 	if more {
 		w.after = last
 	}
-	return rhythm{walked: time.Now(), batch: time.Since(begin)}, more, nil
+	return rhythm{walked: time.Now(), cost: time.Since(begin)}, more, nil
 }
 
 // endWalk ends the walk over a queue.

@@ -132,7 +132,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	walk := func() View {
 		require.NoError(t, scout.walk(t.Context(), conn, turns.View()))
 		require.True(t, scout.midway())
-		scout.walks[0].batch = time.Minute // what the next one would take
+		scout.walks[0].cost = time.Minute // what the next one would take
 		return turns.View()
 	}
 	view := walk()

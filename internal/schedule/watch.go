@@ -50,13 +50,15 @@ func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error 
 		return err
 	}
 	keys = append(keys, released...)
-	s.orphans = orphans
-	defer func() { s.orphans = nil }()
 	if len(keys) == 0 {
 		return nil
 	}
 	done := s.Turns.Recheck(keys)
-	if err := s.readGroups(ctx, conn, keys); err != nil {
+	err = s.readGroups(ctx, conn, keys, func(c *Candidate) bool {
+		c.Orphan = orphans[c.Key]
+		return true
+	})
+	if err != nil {
 		return err
 	}
 	done()
@@ -67,7 +69,7 @@ func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error 
 // once, as a transaction does of its own; of one that is let go only its row tells.
 func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
 	begin := time.Now()
-	if begin.Sub(s.kept.walked) < tuning.Spare*s.kept.batch {
+	if begin.Sub(s.kept.walked) < tuning.Spare*s.kept.cost {
 		return nil, nil
 	}
 	keys, sessions := s.Turns.Kept()

@@ -25,7 +25,8 @@ CREATE TABLE pgfifo.slots (
     PRIMARY KEY (queue, n)
 ) WITH (fillfactor = 50);
 
--- The same for the groups of a queue that has a group_limit: see internal/lease/sql/lock_shared.sql. Workers make them.
+-- The same for the groups of a queue that has a group_limit: see internal/lease/sql/lock_group_slot.sql. Workers make
+-- them.
 CREATE TABLE pgfifo.group_slots (
     queue    pgfifo.key   NOT NULL,
     group_id pgfifo.key   NOT NULL,

@@ -1,6 +1,6 @@
 -- Deletes what else is kept of groups that have no row any more: fencing tokens, of which the next one is higher all
 -- the same (fence.sql), marks of attempts that no longer matter (mark.sql), and slots of groups that nobody holds
--- (lock_shared.sql).
+-- (lock_group_slot.sql).
 --
 -- Where several jobs of a group may run at once, a claim does without the group's row: a job that was enqueued since
 -- may run by now. It keeps its slot, which is locked, and its mark: that is in this snapshot only if the job is, too.

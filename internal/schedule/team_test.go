@@ -14,7 +14,7 @@ import (
 func together(n int, ids ...string) []Candidate {
 	cs := limited(ids...)
 	for i := range cs {
-		cs[i].Shared = n
+		cs[i].GroupLimit = n
 	}
 	return cs
 }
@@ -41,7 +41,7 @@ func TestTeam(t *testing.T) {
 	for id := range int64(3) {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
-		require.True(t, turn.Request().Shared)
+		require.True(t, turn.Request().GroupSlot)
 		require.Nil(t, turns.TryNext(), "the job has not started")
 		turns.Started(turn, id, true, false)
 		team = append(team, turn)
@@ -168,7 +168,7 @@ func TestSlotsOfGroups(t *testing.T) {
 	s.Exec("UPDATE pgfifo.queues SET group_limit = 3")
 	require.NoError(t, scout.Walk(t.Context(), conn))
 	require.Equal(t, []string{"a1", "a2", "a3", "~1", "~2"}, slots(), "no more than jobs")
-	require.True(t, turns.TryNext().Request().Shared)
+	require.True(t, turns.TryNext().Request().GroupSlot)
 
 	s.Exec("DELETE FROM pgfifo.jobs")
 	holder := s.Session()

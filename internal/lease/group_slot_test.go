@@ -11,7 +11,7 @@ import (
 
 // So many jobs of a group are held as it has slots, the first ones. One more finds none, and the slot of the first to
 // end is the next one's.
-func TestShared(t *testing.T) {
+func TestGroupSlot(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(5, "a")
 	s.Enqueue(1, "b")
@@ -24,12 +24,12 @@ func TestShared(t *testing.T) {
 		require.True(t, holds[i].More)
 	}
 	more := s.lane()
-	require.Nil(t, s.shared(more, nil, "a"))
+	require.Nil(t, s.groupSlot(more, nil, "a"))
 	require.Equal(t, NoHead, more.Missed())
 	require.Equal(t, int64(6), s.start(more, "b").ID)
 	s.end(more)
-	require.Equal(t, int64(4), s.shared(lanes[1], succeed(holds[1]), "a").ID)
-	require.Nil(t, s.shared(more, nil, "a"))
+	require.Equal(t, int64(4), s.groupSlot(lanes[1], succeed(holds[1]), "a").ID)
+	require.Nil(t, s.groupSlot(more, nil, "a"))
 	s.end(more)
 	for _, l := range lanes {
 		s.end(l)
@@ -39,33 +39,33 @@ func TestShared(t *testing.T) {
 }
 
 // Nobody passes a job that is not running: one that was only claimed, and one that an operator has locked.
-func TestSharedPassesWhatRuns(t *testing.T) {
+func TestGroupSlotPassesWhatRuns(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
 	first, l := s.lane(), s.lane()
-	h := s.shared(first, nil, "a")
-	require.Nil(t, s.shared(l, nil, "a"), "the first one is not marked")
+	h := s.groupSlot(first, nil, "a")
+	require.Nil(t, s.groupSlot(l, nil, "a"), "the first one is not marked")
 	require.Equal(t, NextLocked, l.Missed())
 	require.NoError(t, first.Mark(t.Context(), []*Held{&h.Held}))
 	operator := s.Session()
 	operator.Do("BEGIN")
 	operator.Do("SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE")
-	require.Nil(t, s.shared(l, nil, "a"))
+	require.Nil(t, s.groupSlot(l, nil, "a"))
 	require.Equal(t, NextLocked, l.Missed())
 	operator.Do("ROLLBACK")
 	second := s.start(l, "a")
 	require.Equal(t, int64(2), second.ID)
 
 	s.end(first, retryIn(h, time.Hour)...) // the first is behind time, and holds what is behind it
-	again := s.shared(first, nil, "a")
+	again := s.groupSlot(first, nil, "a")
 	require.Equal(t, int64(1), again.ID)
 	require.Positive(t, again.DueIn)
-	require.Nil(t, s.shared(s.lane(), nil, "a"))
+	require.Nil(t, s.groupSlot(s.lane(), nil, "a"))
 }
 
 // A worker that dies leaves a mark: it is found whichever slot the next claim has, once, and not while it lives.
-func TestSharedEvidence(t *testing.T) {
+func TestGroupSlotEvidence(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(3, "a")
 	s.groupLimit(3, "a")
@@ -74,10 +74,10 @@ func TestSharedEvidence(t *testing.T) {
 	require.Equal(t, int64(2), s.start(other, "a").ID)
 	s.end(other)
 	s.Terminate(dies.pg().PID())
-	h := s.shared(l, nil, "a")
+	h := s.groupSlot(l, nil, "a")
 	require.Equal(t, int64(1), h.ID)
 	require.Len(t, s.found(l), 1)
-	require.Nil(t, s.shared(other, nil, "a"), "the mark is the dead one's, and nobody runs the job")
+	require.Nil(t, s.groupSlot(other, nil, "a"), "the mark is the dead one's, and nobody runs the job")
 	s.end(other)
 	s.end(l, retryIn(h, 0)...)
 	h = s.start(l, "a")
@@ -86,14 +86,14 @@ func TestSharedEvidence(t *testing.T) {
 	s.end(l)
 	xid := pgtest.One[string](s.DB, "SELECT pg_current_xact_id()::text")
 	s.Exec("INSERT INTO pgfifo.attempt_marks VALUES ($1, 'a', $2, 2, $3::text::xid8)", queue, h.ID, xid)
-	s.shared(l, nil, "a")
+	s.groupSlot(l, nil, "a")
 	require.Empty(t, s.found(l), "a claim that has committed has not died: its mark came late")
 	s.end(l)
 }
 
 // The right job to start is looked for behind the lock. What ran when the job was locked may have failed since, and
 // then it is the next; so may one be that has been committed since. So is the slot: the limit may be lower.
-func TestSharedLooksBehindTheLock(t *testing.T) {
+func TestGroupSlotLooksBehindTheLock(t *testing.T) {
 	pgtest.OverAll(t, map[string]func(*stage, *Lane, *Hold){
 		"nothing":  nil,
 		"failed":   func(s *stage, l *Lane, h *Hold) { s.end(l, retryIn(h, time.Hour)...) },
@@ -116,7 +116,7 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 			return int(tag.RowsAffected())
 		}
 		c.Do(beginSQL)
-		require.Equal(t, 1, rows(statement("lock_shared")))
+		require.Equal(t, 1, rows(statement("lock_group_slot")))
 		require.Equal(t, 1, rows(statement("lock_next")))
 		require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
 		want := 1
@@ -124,13 +124,13 @@ func TestSharedLooksBehindTheLock(t *testing.T) {
 			change(s, first, h)
 			want = 0
 		}
-		require.Equal(t, want, rows(statement("claim_shared")))
+		require.Equal(t, want, rows(statement("claim_group_slot")))
 	})
 }
 
 // A worker that has lost its session records what became of the job on another one, once, unless somebody else has
 // claimed the job since.
-func TestSharedRecord(t *testing.T) {
+func TestGroupSlotRecord(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(2, "a")
 	s.groupLimit(2, "a")
@@ -145,7 +145,7 @@ func TestSharedRecord(t *testing.T) {
 	require.Equal(t, 1, again.Attempts)
 	require.Empty(t, s.found(other))
 	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, calls...), ErrNotHeld)
-	require.NoError(t, lost.Record(t.Context(), &Held{Key: group("a"), Shared: true}), "nothing to tell")
+	require.NoError(t, lost.Record(t.Context(), &Held{Key: group("a"), GroupSlot: true}), "nothing to tell")
 	require.Equal(t, 1, marks())
 
 	s.end(other)

@@ -39,7 +39,7 @@ func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
 		t.suspects.leave(turn)
 	}
 	turn.suspect = false
-	if !turn.shared {
+	if !turn.groupSlot {
 		return
 	}
 	t.mu.Lock()
@@ -58,18 +58,18 @@ func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
 		next = nil
 	}
 	switch {
-	case !more || turn.team.lanes >= t.lanes.shared(turn.Queue):
+	case !more || turn.team.lanes >= t.lanes.groupLimit(turn.Queue):
 	case next == nil:
-		t.put(&Turn{Key: turn.Key, share: turn.share, head: id + 1, shared: true})
+		t.put(&Turn{Key: turn.Key, share: turn.share, head: id + 1, groupSlot: true})
 	case next.full && next.nextLocked > 0: // that has met this job before it was started
 		t.unlink(next)
 		t.put(next)
 	}
 }
 
-// doneShared is what Done does first with the turn of such a group: a lane leaves the team. It reports whether that was
+// leaveTeam is what Done does first with the turn of such a group: a lane leaves the team. It reports whether that was
 // all, because another turn looks for the next job, or because the turn is to be tried again soon.
-func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
+func (t *Turns) leaveTeam(turn *Turn, o *Outcome, again *bool) bool {
 	m := turn.team
 	if m != nil {
 		turn.team = nil
@@ -89,7 +89,7 @@ func (t *Turns) doneShared(turn *Turn, o *Outcome, again *bool) bool {
 	}
 	if other := t.known[turn.Key]; other != nil && other != turn && t.yield(turn, other, o, *again) {
 		t.learn(turn, *o)
-		other.Unavailable = max(other.Unavailable, turn.Unavailable)
+		other.unavailable = max(other.unavailable, turn.unavailable)
 		return true
 	}
 	if !o.Missed || o.Over {
@@ -133,17 +133,17 @@ func (t *Turns) yield(turn, other *Turn, o *Outcome, again bool) bool {
 	return false
 }
 
-// announceShared is announce for such a group, where it has more to do than for another one.
-func (t *Turns) announceShared(turn *Turn, key groups.Key, id int64) bool {
+// announceToTeam is announce for such a group, where it has more to do than for another one.
+func (t *Turns) announceToTeam(turn *Turn, key groups.Key, id int64) bool {
 	m := t.teams[key]
 	switch {
-	case m == nil && (turn == nil || !turn.shared):
+	case m == nil && (turn == nil || !turn.groupSlot):
 		return false
 	case turn != nil && (turn.claimable() || turn.leftAlone()):
 		return false
 	case turn != nil && turn.state == dueLater && !turn.full && id > turn.head:
 		return false
-	case m != nil && m.lanes >= t.lanes.shared(key.Queue):
+	case m != nil && m.lanes >= t.lanes.groupLimit(key.Queue):
 		m.again = true
 		return true
 	case turn == nil:
@@ -161,7 +161,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 	switch {
 	case turn == nil:
 		turn = t.found(c.Key, c.share)
-		turn.head, turn.shared = c.ID, true
+		turn.head, turn.groupSlot = c.ID, true
 		recent = time.Since(turn.tried) < t.poll
 	case turn.claimable(), turn.leftAlone(), turn.state == dueLater && recent:
 		return
@@ -170,7 +170,7 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 	}
 	m := t.teams[c.Key]
 	switch {
-	case m != nil && m.lanes >= c.Shared:
+	case m != nil && m.lanes >= c.GroupLimit:
 		m.again = true
 		delete(t.known, c.Key)
 	case !recent:
@@ -186,12 +186,12 @@ func (t *Turns) offerRunning(turn *Turn, c Candidate) {
 // full reports whether there is no room for the head of such a group, which nobody runs: lanes of this process have all
 // of it, or that head was missed just now.
 func (t *Turns) full(turn *Turn, c Candidate) bool {
-	if m := t.teams[c.Key]; m != nil && m.lanes >= c.Shared && c.DueIn == 0 {
+	if m := t.teams[c.Key]; m != nil && m.lanes >= c.GroupLimit && c.DueIn == 0 {
 		return true
 	}
 	if turn == nil {
 		turn = t.checking[c.Key]
 	}
-	return turn != nil && turn.shared && turn.state == heldElsewhere && turn.holder == 0 && turn.head == c.ID &&
+	return turn != nil && turn.groupSlot && turn.state == heldElsewhere && turn.holder == 0 && turn.head == c.ID &&
 		c.DueIn == 0 && time.Since(turn.tried) < t.poll
 }
