@@ -234,3 +234,85 @@ func TestSlowEndInATeam(t *testing.T) {
 	close(h.release)
 	b.drained()
 }
+
+// A job whose session is gone is begun elsewhere while a hook is told of the loss, whatever the lease.
+func TestLostJobGoesOnBehindAHook(t *testing.T) { overLeases(t, testLostJobGoesOnBehindAHook) }
+
+func testLostJobGoesOnBehindAHook(t *testing.T, by lease) {
+	reached, free, began := make(chan struct{}), make(chan struct{}), make(chan int, 2)
+	b := by.on(newEffects(t, hooked(fifo.Hooks{Settled: func(_ context.Context, _ *fifo.Job, o fifo.Outcome, _ error) {
+		if o == fifo.Unknown {
+			close(reached)
+			<-free
+		}
+	}})))
+	defer close(free)
+	b.ledger.overlaps = true
+	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW EXECUTE FUNCTION wait()`)
+	lock := b.beginWith("SELECT pg_advisory_xact_lock(1) WHERE $1", true)
+	b.send("g", nil)
+	var pid atomic.Int64
+	work := func() {
+		b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+			began <- 1
+			n, err := backend(ctx, job)
+			pid.CompareAndSwap(0, int64(n))
+			return err
+		}, by.atOnce(2), watchful))
+	}
+	work()
+	receive(t, began, "the handler")
+	await(t, "its end to wait", func() bool {
+		return query[bool](b, "SELECT EXISTS (SELECT FROM pg_locks WHERE objid = 1 AND NOT granted AND pid = $1)",
+			pid.Load())
+	})
+	b.exec("SELECT pg_terminate_backend($1, 5000)", pid.Load())
+	receive(t, reached, "the hook")
+	require.NoError(t, lock.Rollback(t.Context()))
+	work()
+	receive(t, began, "the handler, in another worker")
+	b.drained()
+}
+
+// A claim that waits behind a slow settlement overtakes nothing that is put back meanwhile.
+func TestRedriveBehindASlowSettlement(t *testing.T) { overLeases(t, testRedriveBehindASlowSettlement) }
+
+func testRedriveBehindASlowSettlement(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	b.ledger.unordered = true // a job comes back
+	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
+		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.payload = 'slow')
+			EXECUTE FUNCTION wait()`)
+	ids := b.send("g", append(slices.Repeat([]any{""}, 3*tuning.Many), "slow", "", "")...)
+	lock := b.beginWith("SELECT pg_advisory_xact_lock(1) WHERE $1", true)
+	first, heard := true, make(chan struct{})
+	w := b.worker(func(_ context.Context, job *fifo.Job) error {
+		switch {
+		case job.GroupID == "heard":
+			close(heard)
+		case job.ID == ids[0] && first:
+			first = false
+			return fifo.DeadLetter(errOnPurpose)
+		}
+		return nil
+	}, by.atOnce(2), func(w *fifo.Worker) { w.PollInterval = 200 * 365 * 24 * time.Hour })
+	b.run(w)
+	await(t, "an end to wait", func() bool {
+		return query[bool](b, `SELECT EXISTS (
+			SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 1 AND NOT l.granted)`)
+	})
+	list, _, err := b.q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{IDs: ids[:1]}})
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	b.send("heard", nil) // which the worker hears of behind that
+	receive(t, heard, "what came later")
+	require.NoError(t, lock.Rollback(t.Context()))
+	b.drained()
+	n := len(ids) - 2
+	order := slices.DeleteFunc(b.ledger.order(), func(id int64) bool { return id > ids[len(ids)-1] })
+	require.Equal(t, slices.Concat(ids[:n], ids[:1], ids[n:]), order)
+}

@@ -62,7 +62,7 @@ func (r *row) front() *waitlist {
 
 // pop takes the next turn.
 func (r *row) pop() *Turn {
-	last := r.passed >= guaranteed-1
+	last, before := r.passed >= guaranteed-1, r.passed
 	turn := r.front().pop()
 	if turn.rank > 0 {
 		r.ranked--
@@ -72,13 +72,16 @@ func (r *row) pop() *Turn {
 	} else {
 		r.passed = 0
 	}
+	turn.counted = r.passed - before
 	return turn
 }
 
-// push puts a turn behind the others of its priority.
+// push puts a turn behind the others of its priority. One that is returned was not had: what it counted for is undone.
 func (r *row) push(turn *Turn) {
 	r.came++
-	if turn.row = r; !turn.returned {
+	if turn.row = r; turn.returned {
+		r.passed = min(max(r.passed-turn.counted, 0), guaranteed-1)
+	} else {
 		turn.came = r.came
 	}
 	r.place(turn)
@@ -93,7 +96,7 @@ func (r *row) place(turn *Turn) {
 	case turn.rank > 0:
 		list = r.rank(turn.rank)
 		r.ranked++
-	case turn.fresh, turn.orphan:
+	case turn.fresh, turn.orphan, turn.returned && turn.early:
 		list = &r.fresh
 	}
 	if turn.orphan || turn.returned {

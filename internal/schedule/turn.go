@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -37,6 +38,8 @@ type Turn struct {
 	priority, rank int
 	fresh          bool  // found by the first walk, and not worked since
 	orphan         bool  // its worker has just died, and it was not worked since
+	early          bool  // it was one of these when a lane got it
+	counted        int   // what its turn has added to its row's passed
 	came           int64 // when it was put in line
 	given          int64 // in which of the scout's looks a lane gave it back
 	floor          floor
@@ -57,6 +60,24 @@ type Turn struct {
 	hurried     time.Time
 	misses      misses
 	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
+}
+
+// prepareClaim readies a group for a lane that is about to claim it.
+func (t *Turns) prepareClaim(turn *Turn) {
+	turn.state, turn.lowest = withLane, math.MaxInt64
+	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
+	turn.early = turn.fresh || turn.orphan
+	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
+	turn.forgetTrouble()
+	turn.allowed = turn.suspect || t.suspects == nil
+	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
+	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
+	if turn.groupSlot {
+		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
+	}
+	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
+		turn.jobs = 1
+	}
 }
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.

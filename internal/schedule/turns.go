@@ -3,7 +3,6 @@ package schedule
 import (
 	"container/heap"
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -134,23 +133,6 @@ func (t *Turns) take() *Turn {
 		t.Wake() // there may be more than it could hold
 	}
 	return turn
-}
-
-// prepareClaim readies a group for a lane that is about to claim it.
-func (t *Turns) prepareClaim(turn *Turn) {
-	turn.state, turn.lowest = withLane, math.MaxInt64
-	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
-	turn.forgetTrouble()
-	turn.allowed = turn.suspect || t.suspects == nil
-	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
-	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
-	if turn.groupSlot {
-		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
-	}
-	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
-		turn.jobs = 1
-	}
 }
 
 // gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
