@@ -156,7 +156,8 @@ func TestInTx(t *testing.T) {
 	require.ErrorIs(t, err, pgx.ErrTxClosed)
 
 	broken := fifo.Open(b.pool, &fifo.Config{Schema: "pg_none"})
-	require.Error(t, broken.InTx(t.Context(), func(pgx.Tx) error { return errors.New("called") }))
+	called := errors.New("called")
+	require.ErrorIs(t, broken.InTx(t.Context(), func(pgx.Tx) error { return called }), fifo.ErrInvalidConfig)
 	require.NoError(t, broken.Close())
 }
 

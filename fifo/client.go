@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -64,13 +65,13 @@ type Config struct {
 	//
 	// Of failed attempts a Run logs 10 errors and 10 warnings a second, and so does each RunOne. It counts the others
 	// of each level in one line more, when the second is over or when it ends; Hooks.Settled has all. Payloads are
-	// never logged, but what a handler's error says is. Lanes wait for the Logger, so it should be quick. Defaults to
-	// slog.Default().
+	// never logged, but what a handler's error says is, its first 4 KiB. Lanes wait for the Logger, so it should be
+	// quick. One that panics ends the process. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
-// call that needs it. So is a connection with standard_conforming_strings off or a client_encoding that is not UTF8:
+// call that needs it. So are a Schema that is no name, ErrInvalidConfig, and a connection with standard_conforming_strings off or a client_encoding that is not UTF8:
 // ErrNonconforming. The caller still owns pool, and closes it after the Client. If Run has returned ErrDrainTimeout,
 // leave that to the end of the program: pool.Close waits for each connection that is taken from the pool, and a handler
 // that was left behind may have one. Open panics if pool is nil.
@@ -84,7 +85,10 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 		c.cfg.Hooks = slices.Clone(cfg.Hooks)
 	}
 	c.cfg.Logger = cmp.Or(c.cfg.Logger, slog.Default())
-	c.schema, c.err = schema.Parse(c.cfg.Schema)
+	var err error
+	if c.schema, err = schema.Parse(c.cfg.Schema); err != nil {
+		c.err = fmt.Errorf("%w: Schema: %w", ErrInvalidConfig, err)
+	}
 	c.sqlDB = sql.OpenDB(lease.Lending(connector{stdlib.GetPoolConnector(pool)}))
 	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them
 	c.db = bun.NewDB(c.sqlDB, pgdialect.New())

@@ -23,6 +23,9 @@ import (
 // A transaction of database/sql is asked once in the life of a Client: its connections should have the same settings.
 var ErrNonconforming = lease.ErrNonconforming
 
+// ErrInvalidConfig is returned, before any SQL, by the calls of a Client whose Config.Schema cannot be a schema's name.
+var ErrInvalidConfig = errors.New("fifo: invalid config")
+
 // Errors of scopes and lists, before any SQL.
 var (
 	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid

@@ -59,15 +59,15 @@ type Message struct {
 	DedupID string
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
 	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. It does not
-	// begin while the transaction that replaces is open. A job that was given back with no attempt counted, by Snooze
+	// begin while the transaction that replaces is open; Scope.Terminate of its group ends that transaction. A job that was given back with no attempt counted, by Snooze
 	// say, waits too. If somebody has a delayed or paused job locked, the call waits a quarter of a second at most: it
 	// may be a claim that gives the job back.
 	//
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
 	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,
 	// unless the same call has enqueued it. Then the message is dropped, as a duplicate, and Receipt.Replaced is false.
-	// The window may go on when the job is done. If the last message must not be lost: make DedupWindow shorter than
-	// Delay (Settings), and when Replaced is false, enqueue again without a DedupID.
+	// The window may go on when the job is done. If the last message must not be lost, make the queue's DedupWindow
+	// shorter than Delay. When Replaced is false, enqueue the message again without a DedupID.
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -65,6 +66,14 @@ func (t *teller) end(log *slog.Logger) {
 	})
 }
 
+// briefErr returns err, or one with the beginning of its text if that is longer than what a Failure keeps.
+func briefErr(err error) error {
+	if text := err.Error(); len(text) > maxErrorBytes {
+		return errors.New(scrub(text, maxErrorBytes))
+	}
+	return err
+}
+
 // log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging.
 func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	level, what := slog.LevelWarn, "pgfifo: attempt failed"
@@ -100,7 +109,7 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	}
 	attrs := []any{
 		"queue", r.job.Queue, "group", r.job.GroupID, "job", r.job.ID, "attempt", r.job.Attempt(),
-		"error", r.failure.err,
+		"error", briefErr(r.failure.err),
 	}
 	if r.outcome == Buried && r.moved != "" {
 		attrs = append(attrs, "to", r.moved)

@@ -59,7 +59,7 @@ func TestFailuresAreHeard(t *testing.T) {
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
 		switch job.Attempt() {
 		case 1:
-			return errors.New("first failure")
+			return errors.New("first failure" + strings.Repeat("!", 1<<20))
 		case 2:
 			panic("second failure")
 		}
@@ -75,6 +75,7 @@ func TestFailuresAreHeard(t *testing.T) {
 		require.Len(t, lines, 1)
 		require.Contains(t, lines[0], want)
 	}
+	require.Less(t, len(log.lines("first failure")[0]), 5<<10, "no more than the row has")
 	require.Contains(t, log.lines("second failure")[0], "teller_test.go")
 	require.Empty(t, log.lines("secret"))
 }

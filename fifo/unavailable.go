@@ -74,7 +74,7 @@ func (s *seat) answered(results []result) (probed bool) {
 	s.holder.Lane().Aside(func() {
 		if probed {
 			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
-				"error", says.failure.err)
+				"error", briefErr(says.failure.err))
 		} else {
 			log.Info("pgfifo: queue is available again", "queue", says.job.Queue)
 		}

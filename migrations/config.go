@@ -43,7 +43,7 @@ func lockSetting(timeout time.Duration) string {
 func parse(name string) (schema.Name, error) {
 	n, err := schema.Parse(name)
 	if err != nil {
-		return n, fmt.Errorf("migrations: %w", err)
+		return n, fmt.Errorf("%w: Schema: %w", ErrConfig, err)
 	}
 	return n, nil
 }

@@ -31,8 +31,10 @@ var (
 	// a transaction, such as that of a long job, kept a table in use. Nothing of the step is left; try again later.
 	ErrLocked = errors.New("migrations: tables in use")
 
-	// ErrConfig is returned for a Config with a field that makes no sense.
+	// ErrConfig is returned for a Config with a field that makes no sense, and for the name of a schema that does not.
 	ErrConfig = errors.New("migrations: invalid config")
+
+	errNoPool = errors.New("migrations: nil pool")
 
 	// ErrRole is returned by Grant and RolesSQL for names that they do not take.
 	ErrRole = errors.New("migrations: invalid role")

@@ -103,6 +103,9 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 // steps down do not. It wraps ErrLocked if the tables were in use for too long: see Config.LockTimeout.
 func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
+	if err == nil && pool == nil {
+		err = errNoPool
+	}
 	if err == nil && version == 0 {
 		err = m.refuse(ctx, pool)
 	}
@@ -115,6 +118,9 @@ func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error
 // Version returns the version that the schema is at, whichever tool migrated it; 0 if none did.
 func Version(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (int, error) {
 	name, err := cfg.name()
+	if err == nil && pool == nil {
+		err = errNoPool
+	}
 	if err != nil {
 		return 0, err
 	}

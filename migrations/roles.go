@@ -64,6 +64,9 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 // which the role needs CREATEROLE.
 func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
 	m, err := newMigrator(files, cfg)
+	if err == nil && pool == nil {
+		err = errNoPool
+	}
 	if err != nil {
 		return err
 	}
