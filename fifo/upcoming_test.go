@@ -39,7 +39,7 @@ func testNextGroupWaitsForNobody(t *testing.T, by lease, batch fifo.Queue, hook 
 			<-free
 		}
 	}})))
-	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS
 			'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN OLD; END';
 		CREATE TRIGGER wait BEFORE DELETE ON pgfifo.jobs FOR EACH ROW WHEN (OLD.group_id = '1 stuck')
 			EXECUTE FUNCTION wait()`)

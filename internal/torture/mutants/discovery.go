@@ -80,7 +80,7 @@ var discovery = []Mutant{
 		in("internal/schedule/ranks.go", ", turn.returned && turn.early:", ":")),
 	plant("pause-passed-by-a-mark", "a pause that comes while an attempt is marked is not heard",
 		test("fifo", "TestNothingBeginsBehindASlowMark|TestNothingBeginsUnmarkedOfAPausedGroup"),
-		in("internal/lease/mark.go", "	case paused:\n", "	case false:\n")),
+		in("internal/lease/mark.go", "	case paused:\n", "	case paused && false:\n")),
 	plant("end-passed-by-a-mark", "a job begins behind the end of Run, because its attempt was being marked",
 		test("fifo", "TestNothingBeginsBehindASlowMark"),
 		in("fifo/attempt.go", "	case err != nil, stop.Err() != nil:", "	case err != nil:")),
