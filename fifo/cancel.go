@@ -36,8 +36,8 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // which is after Resume if it is paused. Terminate does not wait for the end. Ending a session cannot be undone.
 //
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever
-// holds the head has its session ended: also an operator, and a producer whose transaction replaces the payload. A session that goes on to another job in the same moment loses
-// that. It returns ErrInvalidID for a queue.
+// holds the head has its session ended: also an operator, and a producer whose transaction replaces the payload. A
+// session that goes on to another job in the same moment loses that. It returns ErrInvalidID for a queue.
 //
 // With Settings.SessionLease, one session holds all of a worker's groups, and goes on. Terminate takes the group from
 // it, whichever job of it runs, and ends another session only if that has had the group's row locked for a second: the

@@ -45,8 +45,8 @@ type canceled struct {
 	cause error
 }
 
-// hear has the seat obey a ruling. One that comes before the answer to a claim is kept for that. A handler that runs has
-// its context ended, the others do not begin.
+// hear has the seat obey a ruling. One that comes before the answer to a claim is kept for that. A handler that runs
+// has its context ended, the others do not begin.
 func (s *seat) hear(r ruling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

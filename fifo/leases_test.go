@@ -61,6 +61,7 @@ func (by lease) atOnce(n int) func(*fifo.Worker) {
 // keeper returns the backend of the session that has the group of queue q, or 0.
 func (b *bed) keeper(group string) int {
 	b.t.Helper()
-	return query[int](b, `SELECT coalesce(min(k.pid), 0) FROM pgfifo.keepers k JOIN pgfifo.queue_groups g USING (session)
+	return query[int](b, `SELECT coalesce(min(k.pid), 0)
+		FROM pgfifo.keepers k JOIN pgfifo.queue_groups g USING (session)
 		WHERE g.queue = 'q' AND g.group_id = $1`, group)
 }

@@ -242,6 +242,7 @@ func TestNothingBeginsBehindASlowMark(t *testing.T) {
 func TestNothingBeginsUnmarkedOfAPausedGroup(t *testing.T) {
 	b := newBed(t)
 	w, _, release := b.withoutAPool("other")
+	defer release()
 	b.send("g", nil)
 	b.run(w)
 	b.holder("g")
@@ -249,7 +250,6 @@ func TestNothingBeginsUnmarkedOfAPausedGroup(t *testing.T) {
 	b.givenBack()
 	require.Empty(t, b.ledger.order())
 	require.True(t, b.resumes(b.q.Group("g")))
-	release()
 	await(t, "the end of the job", func() bool { return b.count("jobs") == 1 }) // but for the other queue's
 }
 

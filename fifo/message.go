@@ -59,9 +59,9 @@ type Message struct {
 	DedupID string
 	// Replace gives a job that waits under the same DedupID this Payload and these Headers, if it is of the same group,
 	// or both are Ungrouped. The job keeps everything else: its place, its id, its time and the window. It does not
-	// begin while the transaction that replaces is open; Scope.Terminate of its group ends that transaction. A job that was given back with no attempt counted, by Snooze
-	// say, waits too. If somebody has a delayed or paused job locked, the call waits a quarter of a second at most: it
-	// may be a claim that gives the job back.
+	// begin while the transaction that replaces is open; Scope.Terminate of its group ends that transaction. A job that
+	// was given back with no attempt counted, by Snooze say, waits too. If somebody has a delayed or paused job locked,
+	// the call waits a quarter of a second at most: it may be a claim that gives the job back.
 	//
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
 	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,

@@ -106,8 +106,8 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 
 // aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is put back: a pause may
 // have come since the claim looked, and if its session ended now, an attempt would be counted of a job that has not
-// begun. The groups that were worked go on, too. Then aside waits all the same, and reports true. A tell whose goroutine
-// is ended is called again.
+// begun. The groups that were worked go on, too. Then aside waits all the same, and reports true. A tell whose
+// goroutine is ended is called again.
 func (s *seat) aside(
 	ctx context.Context, a *attempt, tell func(), worked []place, u upcoming, hold *lease.Hold,
 ) (late bool) {

@@ -68,7 +68,7 @@ var discovery = []Mutant{
 		in("fifo/upcoming.go", "time.AfterFunc(wait,", "time.AfterFunc(600*wait,")),
 	plant("lost-behind-a-hook", "a job that a session has lost is its group's until hooks have heard of that",
 		test("fifo", "TestLostJobGoesOnBehindAHook"),
-		in("fifo/seat.go", "			s.holder.Forfeit(bg) // before", "			defer s.holder.Forfeit(bg) // before")),
+		in("fifo/seat.go", "s.holder.Forfeit(bg) // before", "defer s.holder.Forfeit(bg) // before")),
 	plant("claim-overtakes", "what is claimed behind a slow settlement goes before what was put back meanwhile",
 		test("fifo", "TestRedriveBehindASlowSettlement"),
 		in("internal/schedule/floor.go", "turn.lowest <= turn.floor.id && turn.lowest < id", "false")),
