@@ -72,9 +72,10 @@ type Config struct {
 
 // Open returns a Client on pool's database. It does no I/O: a database that is not migrated is reported by the first
 // call that needs it. So is a Schema that is no name: ErrInvalidConfig; and a connection with
-// standard_conforming_strings off or a client_encoding that is not UTF8: ErrNonconforming. The caller still owns pool, and closes it after the Client. If Run has returned ErrDrainTimeout,
-// leave that to the end of the program: pool.Close waits for each connection that is taken from the pool, and a handler
-// that was left behind may have one. Open panics if pool is nil.
+// standard_conforming_strings off or a client_encoding that is not UTF8: ErrNonconforming. The caller still owns pool,
+// and closes it after the Client. If Run has returned ErrDrainTimeout, leave that to the end of the program: pool.Close
+// waits for each connection that is taken from the pool, and a handler that was left behind may have one. Open panics
+// if pool is nil.
 func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	if pool == nil {
 		panic("fifo: Open: nil pool")

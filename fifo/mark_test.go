@@ -189,8 +189,8 @@ func TestSuspectsBeginOneByOne(t *testing.T) {
 	require.Zero(t, beside)
 }
 
-// To mark an attempt may take long. A pause that comes meanwhile is heard, and so is the end of Run: nothing begins, and
-// nothing is counted.
+// To mark an attempt may take long. A pause that comes meanwhile is heard, and so is the end of Run: nothing begins,
+// and nothing is counted.
 func TestNothingBeginsBehindASlowMark(t *testing.T) {
 	type when struct {
 		limit   int  // Settings.GroupLimit

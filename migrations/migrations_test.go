@@ -74,7 +74,8 @@ func TestSchemas(t *testing.T) {
 
 func TestInvalidSchema(t *testing.T) {
 	ctx, pool, cfg := t.Context(), newPool(t), &Config{Schema: "pg_fifo"}
-	const want = `migrations: invalid config: Schema: invalid schema name: "pg_fifo": the prefix pg_ is PostgreSQL's own`
+	const want = `migrations: invalid config: Schema: invalid schema name: ` +
+		`"pg_fifo": the prefix pg_ is PostgreSQL's own`
 	require.EqualError(t, Up(ctx, pool, cfg), want)
 	require.ErrorIs(t, Up(ctx, pool, cfg), ErrConfig)
 	require.ErrorIs(t, Up(ctx, nil, nil), errNoPool)

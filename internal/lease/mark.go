@@ -24,9 +24,9 @@ var ErrPaused = errors.New("lease: paused since it was claimed")
 // Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
 // becomes of the evidence that their locks leave.
 //
-// It takes a connection of the Control pool for a moment, and waits a second for that and for the server together; where
-// several jobs of a group may run, it waits for the server as long as the lane does. The lane takes the marks back when
-// the heads are settled or given back. A mark that comes later than that is not made.
+// It takes a connection of the Control pool for a moment, and waits a second for that and for the server together;
+// where several jobs of a group may run, it waits for the server as long as the lane does. The lane takes the marks
+// back when the heads are settled or given back. A mark that comes later than that is not made.
 //
 // It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin then. Somebody
 // else may have claimed the heads before the marks were there to be seen. It returns ErrPaused if marking has taken
