@@ -107,7 +107,8 @@ type Queue struct {
 	// returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
 	MinLanes int
 	// MaxLanes is how many of the worker's lanes may work this queue at once, or how many of its jobs may run at once
-	// with Settings.SessionLease. It is a bound for this worker, not for all. Defaults to no bound, as negative does.
+	// with Settings.SessionLease. It is a bound for this worker, not for all. A job whose handler has returned and that
+	// is being completed does not count. Defaults to no bound, as negative does.
 	MaxLanes int
 	// Share says to which share of the queue a group belongs: to which tenant, say. The shares have the queue's lanes
 	// in turn, by the time that they have used, and the groups of a share have its turns: so one with 10,000 groups
