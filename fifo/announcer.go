@@ -41,6 +41,7 @@ type announcer struct {
 // An openTx is a transaction of a caller's.
 type openTx struct {
 	hints hints
+	conn  *pgx.Conn // nil if it is one of database/sql
 	since time.Time
 	next  time.Time // when to ask about it again
 }
@@ -81,7 +82,7 @@ func (a *announcer) say(add func(hints)) {
 
 // sayLater has add tell what is to be announced once the transaction has committed. If too many are open, polling finds
 // what it did.
-func (a *announcer) sayLater(xid int64, add func(hints)) {
+func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	tx := a.open[xid]
@@ -90,40 +91,37 @@ func (a *announcer) sayLater(xid int64, add func(hints)) {
 	}
 	if tx == nil {
 		now := time.Now()
-		tx = &openTx{hints: make(hints), since: now, next: now.Add(tuning.Gap)}
+		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(tuning.Gap)}
 		a.open[xid] = tx
 	}
 	add(tx.hints)
 }
 
-// askSoon has the announcer ask at once about the transactions that there is something to tell of since then.
-func (a *announcer) askSoon(since time.Time) {
+// on returns the transactions on a connection, since a time, that there is something to tell of. An older one may be
+// prepared: then it is open, and whether the connection commits says nothing about it.
+func (a *announcer) on(conn *pgx.Conn, since time.Time) (xids []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, tx := range a.open {
-		if !tx.since.Before(since) {
-			tx.next = since
+	for xid, tx := range a.open {
+		if tx.conn == conn && !tx.since.Before(since) {
+			xids = append(xids, xid)
 		}
 	}
-	if len(a.open) > 0 {
-		a.start()
-	}
+	return xids
 }
 
-// ended enters what has become of a transaction: what it did is announced if it has committed, and dropped if it was
-// aborted.
-func (a *announcer) ended(xid int64, status string) {
+// ended announces what was done in transactions that have committed, and drops what was in those that have not.
+func (a *announcer) ended(committed, aborted []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	tx := a.open[xid]
-	if tx == nil {
-		return
+	a.start()
+	for _, xid := range committed {
+		if tx := a.open[xid]; tx != nil {
+			a.pending.addAll(tx.hints)
+			delete(a.open, xid)
+		}
 	}
-	switch status {
-	case "committed":
-		a.pending.addAll(tx.hints)
-		delete(a.open, xid)
-	case "aborted":
+	for _, xid := range aborted {
 		delete(a.open, xid)
 	}
 }
@@ -205,13 +203,25 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 }
 
 func (a *announcer) ask(ctx context.Context, xids []int64) error {
-	rows, _ := a.client.pool.Query(ctx, statement("ended"), xids) // its error is that of the rows
+	rows, err := a.client.pool.Query(ctx, statement("ended"), xids)
+	if err != nil {
+		return err
+	}
 	var xid int64
 	var status string
-	_, err := pgx.ForEachRow(rows, []any{&xid, &status}, func() error {
-		a.ended(xid, status)
+	var committed, aborted []int64
+	_, err = pgx.ForEachRow(rows, []any{&xid, &status}, func() error {
+		switch status {
+		case "committed":
+			committed = append(committed, xid)
+		case "aborted":
+			aborted = append(aborted, xid)
+		}
 		return nil
 	})
+	if len(committed)+len(aborted) > 0 {
+		a.ended(committed, aborted)
+	}
 	return err
 }
 

@@ -86,7 +86,8 @@ func (c *Client) EnqueuePgxTx(ctx context.Context, tx pgx.Tx, msgs ...Message) (
 
 // InTx is pgx.BeginFunc on the client's pool: it begins a transaction, calls f with it, and commits; if f returns an
 // error or panics, it rolls back and passes that on. What f enqueues in it with EnqueuePgxTx, or redrives or resumes
-// with Scope.InPgx, is announced once the commit has returned. A nil f is an error.
+// with Scope.InPgx, is announced as soon as the commit has returned, because InTx need not ask whether it has
+// committed. A nil f is an error.
 func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if c.err != nil {
 		return c.err
@@ -94,10 +95,15 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	if f == nil {
 		return errors.New("fifo: InTx: nil function")
 	}
-	begun := time.Now()
-	err := pgx.BeginFunc(ctx, c.pool, f)
+	var xids []int64
+	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
+		conn, begun := tx.Conn(), time.Now()
+		err := f(tx)
+		xids = c.announce.on(conn, begun) // now: after the commit the connection may be somebody else's
+		return err
+	})
 	if err == nil {
-		c.announce.askSoon(begun)
+		c.announce.ended(xids, nil)
 	}
 	return err
 }

@@ -65,18 +65,14 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	a.init(&Client{})
 	a.running = true // so that nobody asks
 	enqueued := func(id, xid int64) {
-		a.sayLater(xid, func(h hints) { h.addBatch(batch{queued("g", id)}) })
+		a.sayLater(xid, nil, func(h hints) { h.addBatch(batch{queued("g", id)}) })
 	}
 	for xid := range int64(tuning.Known + 10) {
 		enqueued(xid, xid)
 	}
 	require.Len(t, a.open, tuning.Known)
 	enqueued(tuning.Known+10, 0)
-	for xid, status := range map[int64]string{
-		0: "committed", 1: "aborted", 2: "in progress", tuning.Known + 1: "committed",
-	} {
-		a.ended(xid, status)
-	}
+	a.ended([]int64{0, tuning.Known + 1}, []int64{1})
 	require.Len(t, a.open, tuning.Known-2)
 	require.Equal(t, hints{"q": {groups: map[string]int64{"g": 0}}}, a.pending)
 	old := a.open[2]

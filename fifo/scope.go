@@ -213,10 +213,13 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 
 // announce has add tell workers of what the transaction xid has changed: now, or when it has committed.
 func (s Scope) announce(xid int64, add func(hints)) {
-	if s.in == nil {
-		s.client.announce.say(add)
-	} else {
-		s.client.announce.sayLater(xid, add)
+	switch a := &s.client.announce; {
+	case s.in == nil:
+		a.say(add)
+	case s.in.pgxTx == nil:
+		a.sayLater(xid, nil, add)
+	default:
+		a.sayLater(xid, s.in.pgxTx.Conn(), add)
 	}
 }
 
