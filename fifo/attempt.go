@@ -117,13 +117,12 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		p := &claim[hold.N]
 		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Untried: true}
 		return a
-	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
-		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
-		return a
-	}
-	if s.overtakes(claim) {
+	case s.overtakes(claim):
 		a.now = true
 		goOn(claim)
+		return a
+	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
+		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
 	}
 	switch err := s.mark(ctx, claim); {
@@ -133,7 +132,9 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	case errors.Is(err, lease.ErrPaused):
 		goOn(claim) // whoever claims it again finds of what the pause is
 		return a
-	case err != nil, stop.Err() != nil: // to mark may take long: as above
+	case err != nil: // what becomes of the group is said
+		return a
+	case stop.Err() != nil && !hold.GroupSlot: // to mark may take long; of several jobs, one has started with its mark
 		return a
 	}
 	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
@@ -207,7 +208,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 // mark marks the attempts that are about to begin, durably, if they need it: a lane's first ones, so that a job is
 // counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where
 // several jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any
-// more, for to mark may take a second, and ErrPaused if they are paused by then.
+// more, for to mark may take long, and ErrPaused if they are paused by then.
 func (s *seat) mark(ctx context.Context, claim []place) error {
 	var heads []*lease.Held
 	for i := range claim {

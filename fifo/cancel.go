@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -94,6 +95,9 @@ func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	r := ruling{key: key, asked: time.Now()}
+	if !slices.ContainsFunc(c.seats, func(s *seat) bool { return s.concerned(key) }) {
+		return
+	}
 	sql := c.worker.Client.schema.Qualify(statement("canceled"))
 	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
 		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)

@@ -65,6 +65,8 @@ func (s *seat) obey(r ruling) {
 	c := canceled{r.key, ErrCanceled}
 	taken := func(h heldGroup) bool { return h.Key == r.key && h.token != 0 && r.token > h.token }
 	switch {
+	case !s.holds(r.key):
+		return
 	case slices.ContainsFunc(s.held, taken):
 		c.cause = ErrLost
 	case !r.paused:
@@ -76,6 +78,18 @@ func (s *seat) obey(r ruling) {
 			s.stop(cause)
 		}
 	}
+}
+
+// holds reports whether the seat holds a group, or one of a queue; the caller has the lock.
+func (s *seat) holds(key groups.Key) bool {
+	return slices.ContainsFunc(s.held, func(h heldGroup) bool { return meant(h.Key, key) })
+}
+
+// concerned reports whether the seat holds such a group, or may with the answer to its claim.
+func (s *seat) concerned(key groups.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.claiming || s.holds(key)
 }
 
 // meant reports whether a group is the one that is named, or is of the queue if no group is.

@@ -62,6 +62,13 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 	return nil
 }
 
+// fit is check, before anything is dialed.
+func (l *laneBounds) fit(set settings) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.check(set)
+}
+
 // check returns an error if there are too few lanes for the queues.
 func (l *laneBounds) check(set settings) error {
 	kept, of := 0, set.kind.concurrency

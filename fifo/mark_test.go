@@ -192,18 +192,8 @@ func TestSuspectsBeginOneByOne(t *testing.T) {
 // To mark an attempt may take long. A pause that comes meanwhile is heard, and so is the end of Run: nothing begins,
 // and nothing is counted.
 func TestNothingBeginsBehindASlowMark(t *testing.T) {
-	type when struct {
-		limit   int  // Settings.GroupLimit
-		stopped bool // Run has ended by then; else the group is paused
-	}
-	pgtest.OverAll(t, map[string]when{
-		"paused":             {},
-		"paused, several":    {limit: 2},
-		"run ended":          {stopped: true},
-		"run ended, several": {limit: 2, stopped: true},
-	}, func(t *testing.T, is when) {
+	pgtest.OverAll(t, map[string]bool{"paused": false, "run ended": true}, func(t *testing.T, stopped bool) {
 		b := newBed(t)
-		require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: is.limit}))
 		first := b.send("warm", nil)[0]
 		r := b.run(b.worker(nop, oneLane))
 		b.drained() // its statements are prepared
@@ -214,20 +204,20 @@ func TestNothingBeginsBehindASlowMark(t *testing.T) {
 				WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Marks attempts%'
 				  AND clock_timestamp() - query_start > interval '60 milliseconds')`)
 		})
-		if is.stopped {
+		if stopped {
 			r.cancel()
 		} else {
 			b.pauseHeld()
 		}
 		require.NoError(t, lock.Rollback(t.Context()))
-		if is.stopped {
+		if stopped {
 			require.NoError(t, r.wait())
 		} else {
 			b.givenBack()
 		}
 		require.Equal(t, []int64{first}, b.ledger.order())
 		require.Zero(t, b.jobs()[0].Attempts)
-		if is.stopped {
+		if stopped {
 			r = b.run(b.worker(nop, oneLane))
 		} else {
 			require.True(t, b.resumes(b.q.Group("g")))

@@ -16,7 +16,7 @@ type place struct {
 	outcome schedule.Outcome // what the Turns should know
 	alone   bool             // the next one for it is to be of no other group
 	upTo    int64            // those up to this job are to be of one job each
-	kept    bool             // the next one is for it again
+	kept    bool             // the next one is for it again, or it was given back already
 }
 
 // deal puts what is held into its places. It returns how many of them the claim has not missed.

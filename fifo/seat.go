@@ -33,7 +33,7 @@ type seat struct {
 	canceled []canceled              // those of held that are canceled, or whose queue is
 	claimed  time.Time               // when the last claim was sent
 	claiming bool                    // its answer is to come
-	early    []ruling                // before that
+	early    []ruling                // those that came meanwhile
 	nth      int                     // the number of the hold
 	wake     context.CancelFunc      // nil unless the lane waits for work
 	shutting bool

@@ -274,6 +274,9 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 			c.teller = crews[0].teller
 		}
 		crews = append(crews, c)
+		if err := w.lanes.fit(part); err != nil {
+			return crews, err
+		}
 		if err := c.dial(ctx); err != nil {
 			return crews, err
 		}

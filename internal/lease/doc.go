@@ -101,9 +101,9 @@
 // the only evidence.
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
-// between the two, which is a millisecond, but for the time in which a mark is made (a second at most, and Silence
-// where several jobs of a group may run: nothing begins unmarked there) and that of quick hooks (50 ms: package fifo
-// gives a claim back that waits for longer ones). A pause that comes while a mark is made is seen by paused.sql.
+// between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
+// (a second at most) and for the server (Silence), and that of quick hooks (50 ms: package fifo gives a claim back that
+// waits for longer ones). A pause that comes while a mark is made is seen by paused.sql.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another

@@ -24,17 +24,18 @@ var ErrPaused = errors.New("lease: paused since it was claimed")
 // Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
 // becomes of the evidence that their locks leave.
 //
-// It takes a connection of the Control pool for a moment, and waits a second for that and for the server together;
-// where several jobs of a group may run, it waits for the server as long as the lane does. The lane takes the marks
-// back when the heads are settled or given back. A mark that comes later than that is not made.
+// It takes a connection of the Control pool for a moment, and waits a second for one at most, and for the server as
+// long as the lane does. The lane takes the marks back when the heads are settled or given back. A mark that comes
+// later than that is not made.
 //
 // It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin then. Somebody
 // else may have claimed the heads before the marks were there to be seen. It returns ErrPaused if marking has taken
-// long, and a pause has come meanwhile. With any other error the heads are not marked, and nothing else is known.
+// long, and a pause has come meanwhile, whether the marks were made or not; but a job of a group of which several may
+// run has started with its mark, and is not given back for a pause.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	begin := time.Now()
 	err := l.mark(ctx, heads)
-	if time.Since(begin) < tuning.Look || errors.Is(err, ErrLost) || l.HungUp() {
+	if time.Since(begin) < tuning.Look || errors.Is(err, ErrLost) || l.HungUp() || l.hold.GroupSlot {
 		return err
 	}
 	if paused := l.paused(ctx); paused != nil {
@@ -73,16 +74,11 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 	}
 	// The pool may be the application's, and all of it in use: the job is not to wait for that for long, and its locks
 	// tell of a crash as well.
-	wait, stop := context.WithTimeout(ctx, min(tuning.Wait, l.silent))
+	wait, stop := context.WithTimeout(ctx, tuning.Wait)
 	defer stop()
 	conn, err := l.control.Acquire(wait)
 	if err == nil {
 		defer conn.Release()
-		if heads[0].GroupSlot { // nothing begins without its mark
-			var stop context.CancelFunc
-			wait, stop = context.WithTimeout(ctx, l.silent)
-			defer stop()
-		}
 		// An error may come after the marks are made, so they are taken back in any case.
 		l.marked = append(l.marked, heads...)
 		var b pgx.Batch
@@ -91,7 +87,7 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 		b.Queue(l.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
 		b.Queue(commitSQL)
 		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
-		if err = conn.SendBatch(wait, &b).Close(); err == nil && !held {
+		if err = conn.SendBatch(ctx, &b).Close(); err == nil && !held {
 			err = ErrLost
 		}
 	}

@@ -137,7 +137,7 @@ func (f *floors) found(k groups.Key, id int64) {
 func (t *Turns) Overtakes(turn *Turn, id int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return turn.lowest <= turn.floor.id && turn.lowest < id
+	return turn.putBack < id
 }
 
 func (f *floors) drop(k groups.Key) {

@@ -63,7 +63,8 @@ func (r *row) front() *waitlist {
 // pop takes the next turn.
 func (r *row) pop() *Turn {
 	last, before := r.passed >= guaranteed-1, r.passed
-	turn := r.front().pop()
+	list := r.front()
+	turn := list.pop()
 	if turn.rank > 0 {
 		r.ranked--
 	}
@@ -72,7 +73,7 @@ func (r *row) pop() *Turn {
 	} else {
 		r.passed = 0
 	}
-	turn.counted = r.passed - before
+	turn.counted, turn.early = r.passed-before, list == &r.fresh
 	return turn
 }
 

@@ -38,13 +38,14 @@ type Turn struct {
 	priority, rank int
 	fresh          bool  // found by the first walk, and not worked since
 	orphan         bool  // its worker has just died, and it was not worked since
-	early          bool  // it was one of these when a lane got it
+	early          bool  // it was in line with these when a lane got it
 	counted        int   // what its turn has added to its row's passed
 	came           int64 // when it was put in line
 	given          int64 // in which of the scout's looks a lane gave it back
 	floor          floor
 	safe           int64     // floors.safe when the turn began
 	lowest         int64     // id that was put back or discovered while a lane had it
+	putBack        int64     // the lowest of these that was put back
 	entered        int64     // the last job that its claim before has finished
 	at             time.Time // when it is due
 	index          int       // its place in the heap of those that are due later
@@ -64,9 +65,8 @@ type Turn struct {
 
 // prepareClaim readies a group for a lane that is about to claim it.
 func (t *Turns) prepareClaim(turn *Turn) {
-	turn.state, turn.lowest = withLane, math.MaxInt64
+	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.early = turn.fresh || turn.orphan
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.forgetTrouble()
 	turn.allowed = turn.suspect || t.suspects == nil

@@ -343,7 +343,7 @@ func (t *Turns) PutBack(key groups.Key, id int64) {
 	defer t.mu.Unlock()
 	t.floors.below(key, id)
 	if turn := t.known[key]; turn != nil && turn.state == withLane {
-		turn.lowest = min(turn.lowest, id)
+		turn.lowest, turn.putBack = min(turn.lowest, id), min(turn.putBack, id)
 	}
 	t.announce(key, share, id)
 }

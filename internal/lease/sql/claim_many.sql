@@ -8,8 +8,9 @@
 -- just locked its group.
 --
 -- Whether there is more behind a head is read with it: in an index, the next entry costs nothing beside the first.
--- What is the same for all groups is looked up once: whether the queue is paused, and whether there is any pause or any
--- mark at all, which mostly there is not.
+-- What is the same for all groups is looked up once: whether the queue is paused, and whether there is any pause at
+-- all, which mostly there is not. Not so for marks: they come and go, and behind a snapshot that is held for long the
+-- first one that is not dead may be far.
 --
 -- A group without a row in the answer was missed. If it is locked all the same, because it has no jobs any more, the
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
@@ -36,12 +37,9 @@ FROM (
                j.ctid,
                j.xmax AS job_xid,
                coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
-               CASE WHEN (SELECT true FROM pgfifo.attempt_marks m ORDER BY m.queue, m.group_id LIMIT 1)
-                    THEN EXISTS (SELECT FROM pgfifo.attempt_marks m
-                                 WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
-                                   AND m.attempt = j.attempts + 1)
-                    ELSE false
-               END AS marked,
+               EXISTS (SELECT FROM pgfifo.attempt_marks m
+                       WHERE m.queue = $1 AND m.group_id = k.group_id AND m.id = j.id
+                         AND m.attempt = j.attempts + 1) AS marked,
                (SELECT pg_current_xact_id()) AS own_xid,
                (SELECT pg_snapshot_xmin(pg_current_snapshot())) AS oldest_xid,
                EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id = '' AND p.queue = $1)
