@@ -4,7 +4,7 @@ import "time"
 
 const (
 	often  = 2 * time.Millisecond
-	seldom = 50 * time.Millisecond
+	seldom = 20 * time.Millisecond
 )
 
 // Wait waits until a condition holds, and reports whether it did within the limit. The caller's goroutine asks: often
