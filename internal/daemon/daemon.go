@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -149,13 +150,23 @@ func (d *Daemon) Close() error {
 	return errors.Join(errs...)
 }
 
-// FreePort returns a TCP port of 127.0.0.1 that nothing listened on a moment ago. Another process may take it before it
-// is used.
+// given are the ports that FreePort has returned: who has one may not listen yet.
+var given sync.Map
+
+// FreePort returns a TCP port of 127.0.0.1 that nothing listened on a moment ago, each time another one. Another
+// process may take it before it is used.
 func FreePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+	for {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return 0, fmt.Errorf("find a free port: %w", err)
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			return port, nil
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
 }
