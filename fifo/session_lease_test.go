@@ -325,5 +325,6 @@ func TestSlowTransactionsCompleteTogether(t *testing.T) {
 	r := b.run(b.worker(nop, func(w *fifo.Worker) { w.DrainTimeout, w.SessionConcurrency = -1, 100 }))
 	b.drained()
 	require.NoError(t, r.stop())
-	require.Less(t, query[int](b, "SELECT last_value FROM transactions"), 100)
+	// Of 500 jobs. Tries that were ended count, too.
+	require.Less(t, query[int](b, "SELECT last_value FROM transactions"), 200)
 }
