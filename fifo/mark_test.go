@@ -228,7 +228,26 @@ func TestNothingBeginsBehindASlowMark(t *testing.T) {
 	})
 }
 
-// The same if the mark is not made in the end.
+// A mark that cannot be made keeps its job waiting for no longer than the server may be silent.
+func TestBeginsWithoutItsMark(t *testing.T) {
+	b, h := newBed(t), newBlocking()
+	b.send("warm", nil)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if job.GroupID == "warm" {
+			return nil
+		}
+		return h.handle(ctx, job)
+	}, oneLane, func(w *fifo.Worker) { w.Silence = 3 * time.Second }))
+	b.drained() // its statements are prepared
+	lock := b.beginWith("LOCK TABLE pgfifo.attempt_marks IN EXCLUSIVE MODE")
+	b.send("g", nil)
+	receive(t, h.started, "the handler")
+	require.NoError(t, lock.Rollback(t.Context()))
+	close(h.release)
+	b.drained()
+}
+
+// A pause is heard also where the mark is not made in the end.
 func TestNothingBeginsUnmarkedOfAPausedGroup(t *testing.T) {
 	b := newBed(t)
 	w, _, release := b.withoutAPool("other")
