@@ -102,10 +102,7 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 // If a step fails, the error names its file and wraps the *pgconn.PgError. Steps up that were taken before it stay, and
 // steps down do not. It wraps ErrLocked if the tables were in use for too long: see Config.LockTimeout.
 func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error {
-	m, err := newMigrator(files, cfg)
-	if err == nil && pool == nil {
-		err = errNoPool
-	}
+	m, err := migratorOf(pool, cfg)
 	if err == nil && version == 0 {
 		err = m.refuse(ctx, pool)
 	}
@@ -117,13 +114,10 @@ func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error
 
 // Version returns the version that the schema is at, whichever tool migrated it; 0 if none did.
 func Version(ctx context.Context, pool *pgxpool.Pool, cfg *Config) (int, error) {
-	name, err := cfg.name()
-	if err == nil && pool == nil {
-		err = errNoPool
-	}
+	m, err := migratorOf(pool, cfg)
 	if err != nil {
 		return 0, err
 	}
-	s, err := readState(ctx, pool, name)
+	s, err := readState(ctx, pool, m.name)
 	return s.version, err
 }

@@ -24,6 +24,15 @@ type migrator struct {
 	dropJobs    bool
 }
 
+// migratorOf returns a migrator for the steps of this release, unless there is no pool to use it with.
+func migratorOf(pool *pgxpool.Pool, cfg *Config) (*migrator, error) {
+	m, err := newMigrator(files, cfg)
+	if err == nil && pool == nil {
+		err = errNoPool
+	}
+	return m, err
+}
+
 func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
 	name, err := cfg.name()
 	if err != nil {

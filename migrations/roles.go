@@ -63,10 +63,7 @@ func RolesSQL(schema string, roles Roles) (string, error) {
 // the functions: PostgreSQL would give a part of the rights and a warning. Roles that are missing are created, for
 // which the role needs CREATEROLE.
 func Grant(ctx context.Context, pool *pgxpool.Pool, roles Roles, cfg *Config) error {
-	m, err := newMigrator(files, cfg)
-	if err == nil && pool == nil {
-		err = errNoPool
-	}
+	m, err := migratorOf(pool, cfg)
 	if err != nil {
 		return err
 	}
