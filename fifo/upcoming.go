@@ -101,7 +101,6 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 	case len(hold.Rest) > 0: // else the head of a batch would come alone, as one does that may have lost its worker
 		_ = s.holder.Record(ctx, &hold.Held)
 	}
-	s.holder.Forfeit(ctx)
 }
 
 // aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is put back: a pause may
@@ -127,6 +126,7 @@ func (s *seat) aside(
 	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		s.letGo(ctx, u, hold)
+		s.holder.Forfeit(ctx)
 		s.putBack(u)
 		s.done(worked)
 		<-done
