@@ -119,9 +119,9 @@ CREATE TABLE pgfifo.pauses (
     PRIMARY KEY (group_id, queue, limited) -- in this order, so that one look-up finds all
 );
 
--- A draw from this requests a walk over all groups of every worker, when the transaction has ended. Draw when jobs become
--- ready that no look finds (internal/schedule/look.go). Until the transaction ends the sequence is locked by it, in a
--- way that keeps nobody from drawing.
+-- A draw from this requests a walk over all groups of every worker, when the transaction has ended. Draw when jobs
+-- become ready that no look finds (internal/schedule/look.go). Until the transaction ends the sequence is locked by it,
+-- in a way that keeps nobody from drawing.
 CREATE SEQUENCE pgfifo.walk_requests;
 
 -- Deleting a pause draws, too: the condition does it. It is never true, so the function is never called.
@@ -194,7 +194,8 @@ SET search_path = pg_catalog, pg_temp AS $runs$
     $runs$;
 
 -- Tells whether the session lives that the row of a group or a slot names: only a dead one's lock can be had. NULL,
--- which is nobody, does not. Like with_failure it costs nothing; it is VOLATILE because what it calls is.
+-- which is nobody, does not. As with_failure it is put into the plan of the statement that calls it. That wants
+-- VOLATILE here, because what it calls is.
 CREATE FUNCTION pgfifo.lives(session bigint) RETURNS boolean LANGUAGE sql VOLATILE
     AS 'SELECT coalesce(NOT pg_catalog.pg_try_advisory_xact_lock_shared($1), false)';
 
