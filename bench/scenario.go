@@ -102,7 +102,7 @@ var scenarios = []entry{
 			groups: 1000, lanes: 16, depth: 20_000, late: 5,
 		},
 		quick: &horizon{
-			systems: "pgfifo,pgfifo-sessions,river,naive", measure: 600 * time.Millisecond,
+			systems: "pgfifo,pgfifo-sessions,river,naive", measure: 1500 * time.Millisecond,
 			warm: 100 * time.Millisecond, every: 50 * time.Millisecond, groups: 20, lanes: 4, depth: 200, late: 1,
 		},
 		settings: countStatements,
