@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // watchful is a worker's setting that notices the loss of an idle connection soon.
@@ -149,6 +150,7 @@ func testRandomDeaths(t *testing.T, by lease) {
 	b.ledger.overlaps = true
 	b.exec("CREATE TABLE list (n serial, group_id text, id bigint PRIMARY KEY)")
 	b.sendMany("q", 4, 15)
+	b.client = b.open(pgtest.Connect(t, b.url)) // whose sessions may die, too, and not those of the test
 	began, over := make(chan int64), make(chan struct{})
 	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
 		select {
