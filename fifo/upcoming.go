@@ -94,12 +94,9 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 	if err == nil && len(lost) == 0 {
 		_, _, err = s.holder.Step(ctx, nil, nil)
 	}
-	switch {
-	case err != nil || len(lost) > 0:
+	if err != nil || len(lost) > 0 {
 		deal(u.claim, hold)
 		s.unbegun(ctx, u.claim, lost)
-	case len(hold.Rest) > 0: // else the head of a batch would come alone, as one does that may have lost its worker
-		_ = s.holder.Record(ctx, &hold.Held)
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *claim) claimed() *Hold {
 // batch adds the jobs behind the head of a group, up to the first that is to run alone, and says whether there is more.
 func (hold *Hold) batch(rest []Held) {
 	hold.More, hold.Rest = len(rest) > 0, nil
-	if hold.runsAlone() || hold.lastXID != 0 || hold.marked {
+	if hold.runsAlone() || hold.marked {
 		return
 	}
 	n := slices.IndexFunc(rest, func(h Held) bool { return h.Payload == nil || h.runsAlone() || h.marked })
@@ -150,6 +150,24 @@ func company(heads []Held, locked int) *Hold {
 		hold.claimed = heads
 	}
 	return hold
+}
+
+// lostInBatch takes the jobs behind the head of a group off the hold, if the head's last worker has died with it: it
+// runs alone then.
+func (l *Lane) lostInBatch(ctx context.Context, hold *Hold) error {
+	if hold == nil || len(hold.Rest) == 0 || hold.Rest[0].Key != hold.Key || !hold.perhapsLost() {
+		return nil
+	}
+	lost, err := l.dead(ctx, hold)
+	switch {
+	case err != nil:
+		_ = l.Close()
+	case len(lost) > 0:
+		hold.Rest, hold.More = nil, true
+	default:
+		hold.jobXID = 0 // nobody needs to ask again
+	}
+	return err
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of

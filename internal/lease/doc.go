@@ -44,8 +44,8 @@
 //   - It is running if its row's xmax is a transaction in progress; pg_stat_activity knows the pid, name, address and
 //     start of that transaction (the Status of package fifo).
 //   - Its last worker died with it if the row's xmax, read just before it is locked again, is that of an aborted
-//     transaction, and the group's row has the same (sql/evidence.sql). A claim locks both; nobody else does. A
-//     worker that gives a job back unworked commits.
+//     transaction, and the group's row has the same, or that of a later one that has aborted (sql/evidence.sql). A
+//     claim locks both; nobody else does. A worker that gives a job back unworked commits.
 //
 // # Why groups stay in order
 //
@@ -87,8 +87,8 @@
 //     and then without. It has to come between the death and the next claim.
 //   - The server crashes, or a standby takes its place, before the record of the locks is on the disk that survives.
 //   - A claim had read the group's row, and not locked it yet, while the whole attempt came and went.
-//   - A claim between the death and the one that counts has locked the group and not the job: an operator had the job
-//     locked, a lower id was committed and became the head, or that claim's session ended between its two statements.
+//   - A claim between the death and the one that counts has locked the group and not the job, and was committed: an
+//     operator had the job locked, or a lower id was committed and became the head.
 //   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
 //     deleted, or it took many groups, and the server refused one of them.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
@@ -103,7 +103,9 @@
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
 // (a second at most) and for the server (Silence), and that of quick hooks (50 ms: package fifo gives a claim back that
-// waits for longer ones). A pause that comes while a mark is made is seen by paused.sql.
+// waits for longer ones). A pause that comes while a mark is made is seen by paused.sql. And one is counted that never
+// was, if an operator who had the job locked rolls back, and then the next claim's session ends between its two
+// statements.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another

@@ -51,11 +51,12 @@ type Held struct {
 	// Seen is what the claim has learned of the group.
 	Seen Seen
 
-	lastXID uint32 // the transaction that claimed it last, or 0
-	marked  bool   // this very attempt has begun before, and died
-	token   int64  // of a session's claim that has its group, or 0
-	slot    int32  // of its queue that the claim has, or 0
-	version uint32 // of a job behind the head of a session's batch: the transaction that had written it; or 0
+	jobXID   uint32 // the transaction that had locked its row before, or 0
+	groupXID uint32 // the one that had locked its group's row before, or 0
+	marked   bool   // this very attempt has begun before, and died
+	token    int64  // of a session's claim that has its group, or 0
+	slot     int32  // of its queue that the claim has, or 0
+	version  uint32 // of a job behind the head of a session's batch: the transaction that had written it; or 0
 }
 
 // A Place is a ctid: a block of the table, and a line in it.
@@ -189,7 +190,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
 	h.Place = r.place()
-	h.lastXID = claimer(r.uint32(), groupXID)
+	h.jobXID, h.groupXID = r.uint32(), groupXID
 	h.Suspect, h.marked = r.bool(), r.bool()
 	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
 	h.Paused = r.bool()
@@ -220,19 +221,9 @@ func (h *Held) scanDue(r *rowReader) {
 	h.DueIn = time.Duration(min(max(at, from)-from, maxDue)) * time.Microsecond
 }
 
-// claimer returns the transaction that claimed a head before, from those that locked its row and its group's row last,
-// or 0. A claim locks both. So does nobody else: an operator locks a job only, and one who ends without a commit is no
-// crash.
-//
-// Two things hide a worker's death, which then is not counted. Its whole attempt came between the moment in which this
-// claim read the group's row and the moment in which it locked it. Or a claim came in between that had the group and
-// not the job: an operator had that locked, or it was not the head then.
-func claimer(job, group uint32) uint32 {
-	if job != group {
-		return 0
-	}
-	return job
-}
+// perhapsLost reports whether the claim has found something that may be the evidence of a crash: evidence.sql tells. A
+// claim locks a job and its group. An operator locks a job only.
+func (h *Held) perhapsLost() bool { return h.jobXID != 0 && h.groupXID != 0 }
 
 // pgEpoch is 2000-01-01, from which PostgreSQL counts microseconds.
 var pgEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

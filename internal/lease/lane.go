@@ -235,6 +235,11 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		}
 		hold, err = l.claimAgain(ctx, next, hold)
 	}
+	if err == nil {
+		if err = l.lostInBatch(ctx, hold); err != nil {
+			return nil, settled, err
+		}
+	}
 	return hold, settled, err
 }
 
@@ -364,7 +369,7 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 		switch {
 		case h.marked:
 			lost, l.marked = append(lost, h), append(l.marked, h)
-		case h.lastXID != 0:
+		case h.perhapsLost():
 			asked = append(asked, h)
 		}
 	}
@@ -373,7 +378,8 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	}
 	p := l.pipeline(ctx)
 	for _, h := range asked {
-		p.send(stmtEvidence, [][]byte{appendInt(int64(h.lastXID))}, func(r *rowReader) {
+		xids := [][]byte{appendInt(int64(h.jobXID)), appendInt(int64(h.groupXID))}
+		p.send(stmtEvidence, xids, func(r *rowReader) {
 			if r.bool() { // it died
 				lost = append(lost, h)
 			}

@@ -17,6 +17,7 @@ const (
 	claimFile    = "internal/lease/sql/claim.sql"
 	lockNextFile = "internal/lease/sql/lock_next.sql"
 	laneFile     = "internal/lease/lane.go"
+	evidenceFile = "internal/lease/sql/evidence.sql"
 
 	lock = "FOR NO KEY UPDATE SKIP LOCKED"
 	gate = "\n  AND pg_current_xact_id_if_assigned() IS NOT NULL"
