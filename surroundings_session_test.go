@@ -41,7 +41,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	lookNext.Store(true)
 	s.work(&fifo.Worker{
 		Client: client, Concurrency: 2, Name: "behind a pooler",
-		Heartbeat: 200 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second,
+		Heartbeat: 200 * time.Millisecond, Silence: 2500 * time.Millisecond, ServerSilence: 6 * time.Second,
 	}, func(ctx context.Context, job *fifo.Job) error {
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
@@ -80,7 +80,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	s.enqueue(message("g", task{}))
 	v := receive(s.T, 3*patience, sights, "the first job")
 	require.NoError(t, v.err, "a cancelled statement leaves the transaction to the handler")
-	require.Equal(t, "4s", v.timeout)
+	require.Equal(t, "6s", v.timeout)
 	require.Equal(t, "read committed", v.isolation)
 	require.Equal(t, "behind a pooler", v.name)
 	held, err := s.client.Groups(t.Context(), fifo.Page{}, fifo.Held)
@@ -92,7 +92,7 @@ func TestSessionBehindPooler(t *testing.T) {
 	// Heartbeats reach the server while the handler leaves the connection alone for longer than ServerSilence.
 	s.until("heartbeats", func() bool {
 		return s.number(`SELECT count(*) FROM pg_stat_activity WHERE pid = $1
-			AND query LIKE '%heartbeat%' AND state_change > xact_start + interval '5 s'`, v.pid) == 1
+			AND query LIKE '%heartbeat%' AND state_change > xact_start + interval '7 s'`, v.pid) == 1
 	})
 	goOn <- struct{}{}
 	s.until("the first job's end", func() bool { return s.jobs() == 0 })
