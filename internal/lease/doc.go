@@ -104,8 +104,8 @@
 // between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
 // (a second at most) and for the server (Silence), and that of quick hooks (50 ms: package fifo gives a claim back that
 // waits for longer ones). A pause that comes while a mark is made is seen by paused.sql. And one is counted that never
-// was, if an operator who had the job locked rolls back, and then the next claim's session ends between its two
-// statements.
+// was, if an operator who has had the job locked rolls back, and the session of a claim ends that had the group locked
+// and not yet the job.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
