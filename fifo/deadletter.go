@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -39,9 +40,11 @@ func (l *Letters) check(s Scope) (after position, choose bool, err error) {
 	if after, err = positionOf(l.After); err != nil {
 		return after, false, err
 	}
-	if !storable(l.Kind) || !storable(l.Error) {
-		return after, false, fmt.Errorf("%w: Kind %q or Error %q is not valid UTF-8, or has a NUL",
-			ErrInvalidID, l.Kind, l.Error)
+	if l.Kind != "" && !slices.Contains(failureKinds, l.Kind) {
+		return after, false, fmt.Errorf("%w: Kind %q is none of the Kind constants", ErrInvalidID, l.Kind)
+	}
+	if !storable(l.Error) {
+		return after, false, fmt.Errorf("%w: Error %q is not valid UTF-8, or has a NUL", ErrInvalidID, l.Error)
 	}
 	n := 0
 	for _, named := range []bool{l.IDs != nil, l.Kind != "" || l.Error != "", l.All} {

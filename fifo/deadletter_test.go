@@ -165,7 +165,7 @@ func TestLettersAreChosen(t *testing.T) {
 		{q, fifo.Letters{Kind: fifo.KindError, Limit: 2}, []int64{1001, 1005}},
 		{q, fifo.Letters{Kind: fifo.KindError, After: place("a", 1004)}, []int64{1005, 1002}},
 		{q.Group("a"), fifo.Letters{Kind: fifo.KindTimeout}, []int64{1004}},
-		{q, fifo.Letters{Kind: "err"}, nil},
+		{q, fifo.Letters{Kind: fifo.KindOperator}, nil},
 		{q, fifo.Letters{Error: "such font"}, []int64{1001, 1005, 1002}},
 		{q, fifo.Letters{Error: "no such"}, []int64{1001, 1002}},
 		{q, fifo.Letters{Error: "0%"}, []int64{1001}},
@@ -173,7 +173,7 @@ func TestLettersAreChosen(t *testing.T) {
 		{q, fifo.Letters{Error: "the one before"}, nil},
 		{q, fifo.Letters{Kind: fifo.KindPanic, Error: "one"}, []int64{1003}},
 		{q, fifo.Letters{Kind: fifo.KindTimeout, Error: "font"}, nil},
-		{q, fifo.Letters{Kind: "' OR true --", Error: `\`}, nil},
+		{q, fifo.Letters{Error: `' OR true --\`}, nil},
 		{q, fifo.Letters{IDs: []int64{}}, nil},
 	} {
 		b.exec(`DELETE FROM pgfifo.dead_letters;
@@ -245,6 +245,7 @@ func TestLettersAreChecked(t *testing.T) {
 			{IDs: []int64{1}, All: true},
 			{IDs: []int64{}, Kind: fifo.KindError},
 			{All: true, Error: "x"},
+			{Kind: "err"},
 			{Kind: "\x00"},
 			{Error: "\xff"},
 			{All: true, After: (&fifo.Job{Queue: "q", GroupID: "\x00"}).Cursor()},

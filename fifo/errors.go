@@ -63,7 +63,8 @@ var (
 	// ErrInvalidMessage is returned for a message that cannot be enqueued as it is; the text names the message's
 	// index and the field. Nothing was enqueued.
 	ErrInvalidMessage = errors.New("fifo: invalid message")
-	// ErrPayloadTooLarge is ErrInvalidMessage for a payload of more than MaxPayloadBytes.
+	// ErrPayloadTooLarge is ErrInvalidMessage for a payload of more than MaxPayloadBytes, and for messages that have
+	// more than MaxEnqueueBytes together.
 	ErrPayloadTooLarge = fmt.Errorf("%w: payload too large", ErrInvalidMessage)
 )
 

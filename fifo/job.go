@@ -108,6 +108,8 @@ const (
 	KindOperator = "operator" // no attempt has failed: an operator has given the job up; see Scope.Bury
 )
 
+var failureKinds = []string{KindError, KindPanic, KindTimeout, KindLost, KindOperator}
+
 // Group returns the key of the job's group.
 func (j *Job) Group() groups.Key { return groups.Key{Queue: j.Queue, GroupID: j.GroupID} }
 

@@ -13,6 +13,10 @@ import (
 // MaxPayloadBytes is the largest encoded payload. Keep what is larger elsewhere, and send its name.
 const MaxPayloadBytes = 1 << 20
 
+// MaxEnqueueBytes is how much the payloads and headers of one call may have together. PostgreSQL takes 1 GiB of
+// parameters with a statement, and a driver of database/sql may send two letters for a byte.
+const MaxEnqueueBytes = 256 << 20
+
 // MaxDelay is the longest delay of a message.
 const MaxDelay = 365 * 24 * time.Hour
 
@@ -156,7 +160,7 @@ type entry struct {
 type batch []*entry
 
 func encode(msgs []Message) (batch, error) {
-	b, entries := make(batch, len(msgs)), make([]entry, len(msgs))
+	b, entries, size := make(batch, len(msgs)), make([]entry, len(msgs)), 0
 	for i, m := range msgs {
 		ungrouped := m.Ungrouped && m.GroupID == ""
 		if ungrouped {
@@ -165,6 +169,13 @@ func encode(msgs []Message) (batch, error) {
 		payload, headers, err := m.encode()
 		if err != nil {
 			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+		if size += len(payload); headers != nil {
+			size += len(*headers)
+		}
+		if size > MaxEnqueueBytes {
+			return nil, fmt.Errorf("%w: the first %d of %d messages have more than %d bytes: enqueue them in "+
+				"several calls", ErrPayloadTooLarge, i+1, len(msgs), MaxEnqueueBytes)
 		}
 		entries[i] = entry{
 			queue: m.Queue, group: m.GroupID, ungrouped: ungrouped, payload: payload, headers: headers,

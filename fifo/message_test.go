@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -185,7 +186,12 @@ func TestInvalidMessage(t *testing.T) {
 	} {
 		refused(fifo.Message{Queue: "q", GroupID: "g", Payload: x.payload}, x.is, x.says)
 	}
-	_, err := c.Enqueue(t.Context(), ok)
+	_, err := c.Enqueue(t.Context(), slices.Repeat([]fifo.Message{
+		{Queue: "q", GroupID: "g", Payload: make([]byte, fifo.MaxPayloadBytes)},
+	}, fifo.MaxEnqueueBytes/fifo.MaxPayloadBytes+1)...)
+	require.ErrorIs(t, err, fifo.ErrPayloadTooLarge)
+	require.ErrorContains(t, err, "the first 257 of 257 messages")
+	_, err = c.Enqueue(t.Context(), ok)
 	require.Error(t, err, "the control: this one does reach for the database")
 	require.NotErrorIs(t, err, fifo.ErrInvalidMessage)
 }

@@ -22,6 +22,7 @@ var known = map[string]string{
 	"fifo.MaxDelay":                 "limit of the interface",
 	"fifo.MaxGroupLimit":            "limit of the interface",
 	"fifo.MaxLimit":                 "limit of the interface",
+	"fifo.MaxEnqueueBytes":          "limit of the interface",
 	"fifo.MaxPayloadBytes":          "limit of the interface",
 	"fifo.MaxQueued":                "limit of the interface",
 	"fifo.MaxReasonBytes":           "limit of the interface",
