@@ -50,6 +50,24 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 	}
 }
 
+// unwritten waits until n completions are in memory only: a commit that waits for the disk, as that of a mark does,
+// takes all there are before it along.
+func (s *site) unwritten(n int) {
+	s.Helper()
+	var written string
+	from := 0
+	s.until("completions that are not written", func() bool {
+		var lsn string
+		var done int
+		require.NoError(s, s.Pool.QueryRow(s.Context(), "SELECT pg_current_wal_lsn(), (SELECT count(*) FROM effects)").
+			Scan(&lsn, &done))
+		if lsn != written {
+			written, from = lsn, done
+		}
+		return done >= from+n
+	})
+}
+
 // left returns a copy of what a crash has left.
 func (c *cluster) left() *cluster {
 	c.Helper()
@@ -102,6 +120,9 @@ func TestServerCrash(t *testing.T) {
 		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 100 })
 
 		before := s.state(s.URL)
+		if off != "" {
+			s.unwritten(10)
+		}
 		thaw()
 		c.crash()
 		acked := p.down()
