@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"iter"
 	"slices"
 
@@ -14,41 +13,47 @@ import (
 // maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
 const maxBatchBytes = 16 << 20
 
-// sendClaim adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or
-// nil.
-func (l *Lane) sendClaim(p *pipeline, next *Request) (claimed func() *Hold) {
-	l.missed = NoHead
+// claims are a lane's, one after the other.
+type claims struct {
+	dialed int64 // which one of the process's lanes this is
+	missed Miss  // why the last one holds nothing, if it does
+	claim  claim // of one group; used again by the next one
+}
+
+// send adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or nil.
+func (c *claims) send(p *pipeline, next *Request) (claimed func() *Hold) {
+	c.missed = NoHead
 	if next.Slot {
-		l.missed = OverLimit // until a row says that there is a slot
+		c.missed = OverLimit // until a row says that there is a slot
 	}
 	switch {
 	case next.GroupSlot:
-		return l.sendGroupSlot(p, next)
+		return c.sendGroupSlot(p, next)
 	case len(next.With) > 0:
-		return l.sendMany(p, next)
+		return c.sendMany(p, next)
 	}
-	c := &l.claim
-	*c = claim{lane: l, next: next, ahead: next.Ahead}
-	lock, look, args := stmtLock, stmtClaim, l.claimArgs(next)
+	one := &c.claim
+	*one = claim{of: c, next: next, ahead: next.Ahead}
+	lock, look, args := stmtLock, stmtClaim, c.args(next)
 	switch {
 	case next.Jobs > 1:
 		look = stmtClaimBatch
 		args = append(args, appendInt(int64(next.Jobs)), appendInt(maxBatchBytes))
 	case next.counts():
-		p.send(stmtAhead, args, c.readAhead)
+		p.send(stmtAhead, args, one.readAhead)
 	}
 	locked := args[:2]
 	if next.Slot {
-		lock, look, locked = stmtLockSlot, slotLooks[look], l.claimManyArgs(next)[:2]
+		lock, look, locked = stmtLockSlot, slotLooks[look], c.manyArgs(next)[:2]
 	}
-	p.send(lock, locked, c.readLock)
-	p.send(look, args, c.readJob)
-	return c.claimed
+	p.send(lock, locked, one.readLock)
+	p.send(look, args, one.readJob)
+	return one.claimed
 }
 
 // A claim is what the answers tell of the claim of one group.
 type claim struct {
-	lane     *Lane
+	of       *claims
 	next     *Request
 	ahead    int
 	groupXID uint32
@@ -61,7 +66,7 @@ func (c *claim) readAhead(r *rowReader) { c.ahead = int(r.int64()) }
 func (c *claim) readLock(r *rowReader) {
 	if c.next.Slot {
 		r.uint32() // the group's number
-		c.lane.missed = NoHead
+		c.of.missed = NoHead
 	}
 	c.groupXID, c.locked = r.optional()
 }
@@ -105,16 +110,16 @@ func (hold *Hold) batch(rest []Held) {
 	hold.Rest = rest[:n]
 }
 
-// sendMany is sendClaim for several groups.
-func (l *Lane) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
-	lock, look, args := stmtLockMany, stmtClaimMany, l.claimManyArgs(next)
+// sendMany is send for several groups.
+func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
+	lock, look, args := stmtLockMany, stmtClaimMany, c.manyArgs(next)
 	if next.Slot {
 		lock, look = stmtLockSlot, stmtClaimManySlot
 	}
 	asked := next.all()
 	groupXIDs, locked := make([]uint32, len(asked)), 0
 	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
-		l.missed = NoHead
+		c.missed = NoHead
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
 			locked++
@@ -135,6 +140,33 @@ func (l *Lane) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 	}
 }
 
+// sendGroupSlot is send for a group of which several jobs may run at once (Request.GroupSlot). It is three statements:
+// one locks a slot of the group (sql/lock_group_slot.sql), the next the first job that nobody runs (sql/lock_next.sql),
+// and the third looks whether that is the right one (sql/claim_group_slot.sql). The job has started when its attempt is
+// marked (Lane.Mark): until then no claim passes over it.
+func (c *claims) sendGroupSlot(p *pipeline, next *Request) (claimed func() *Hold) {
+	var hold *Hold
+	args := [][]byte{[]byte(next.Queue), []byte(next.GroupID)}
+	p.send(stmtLockGroupSlot, args, func(r *rowReader) {
+		c.missed = NoHead
+		if r.bool() {
+			c.missed = OverLimit
+		}
+		r.bool() // locked
+	})
+	p.send(stmtLockNext, args, func(r *rowReader) {
+		r.bool()
+		c.missed = NextLocked // until the job is claimed
+	})
+	p.send(stmtClaimGroupSlot, args, func(r *rowReader) {
+		hold = &Hold{Held: Held{Key: next.Key, N: next.N, GroupSlot: true}}
+		hold.scan(r, 0)
+		hold.More = r.bool()
+		c.missed = NoHead
+	})
+	return func() *Hold { return hold }
+}
+
 // company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
 // that is to run alone, or whose payload is too much beside the others', has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
@@ -152,58 +184,6 @@ func company(heads []Held, locked int) *Hold {
 	return hold
 }
 
-// lostInBatch takes the jobs behind the head of a group off the hold, if the head's last worker has died with it: it
-// runs alone then.
-func (l *Lane) lostInBatch(ctx context.Context, hold *Hold) error {
-	if hold == nil || len(hold.Rest) == 0 || hold.Rest[0].Key != hold.Key || !hold.perhapsLost() {
-		return nil
-	}
-	lost, err := l.dead(ctx, hold)
-	switch {
-	case err != nil:
-		_ = l.Close()
-	case len(lost) > 0:
-		hold.Rest, hold.More = nil, true
-	default:
-		hold.jobXID = 0 // nobody needs to ask again
-	}
-	return err
-}
-
-// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
-// everything then that was claimed.
-func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
-	all := Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
-	lost, err := l.dead(ctx, &all)
-	if err != nil || len(lost) == 0 {
-		return false, err
-	}
-	hold.Held, hold.Rest = all.Held, all.Rest
-	return true, nil
-}
-
-// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays
-// locked that is not worked.
-func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold, error) {
-	together := make(map[int]bool, 1+len(had.Rest))
-	for h := range had.Heads() {
-		together[h.N] = true
-	}
-	list := slices.DeleteFunc(next.all(), func(r Request) bool { return !together[r.N] })
-	again := list[0]
-	again.With, again.Ahead = list[1:], 0
-	hold, _, err := l.step(ctx, nil, &again)
-	if hold != nil {
-		hold.Apart = had.Apart
-		for i := range had.claimed {
-			if h := &had.claimed[i]; h.Seen.Alone {
-				hold.Apart = append(hold.Apart, h.N)
-			}
-		}
-	}
-	return hold, err
-}
-
 // Heads returns the heads of the held groups: of one group, the first job. A nil Hold has none.
 func (h *Hold) Heads() iter.Seq[*Held] {
 	return func(yield func(*Held) bool) {
@@ -218,15 +198,15 @@ func (h *Hold) Heads() iter.Seq[*Held] {
 	}
 }
 
-// claimArgs returns the parameters of lock.sql and claim.sql.
-func (l *Lane) claimArgs(r *Request) [][]byte {
-	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(r.floor(l.dialed)))
+// args returns the parameters of lock.sql and claim.sql.
+func (c *claims) args(r *Request) [][]byte {
+	return append(make([][]byte, 0, 5), []byte(r.Queue), []byte(r.GroupID), appendInt(r.floor(c.dialed)))
 }
 
-// claimManyArgs returns the parameters of lock_many.sql and claim_many.sql.
-func (l *Lane) claimManyArgs(r *Request) [][]byte {
+// manyArgs returns the parameters of lock_many.sql and claim_many.sql.
+func (c *claims) manyArgs(r *Request) [][]byte {
 	all := r.all()
 	ids := array.Texts(all, func(one Request) string { return one.GroupID })
-	floors := array.Ints(all, func(one Request) int64 { return one.floor(l.dialed) })
+	floors := array.Ints(all, func(one Request) int64 { return one.floor(c.dialed) })
 	return [][]byte{[]byte(r.Queue), ids, floors, appendInt(maxBatchBytes)}
 }

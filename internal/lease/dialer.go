@@ -62,14 +62,14 @@ func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
 
 func (d *Dialer) direct() *pgxpool.Config { return cmp.Or(d.Direct, d.Pool) }
 
-// connect opens a connection, as a lane that has no statements.
-func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*Lane, error) {
+// connect opens a connection: a lane's, or a plain one.
+func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*link, error) {
 	bounds := d.Bounds.WithDefaults()
 	cfg, err := bounds.connConfig(ctx, to, d.Name, lane)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{wire: new(wire), pooled: to != d.direct()}
+	l := &link{wire: new(wire), control: d.Control, bounds: bounds, pooled: to != d.direct()}
 	cfg.Tracer = l.wire.chain(cfg.Tracer)
 	conn, err := stdlib.GetConnector(*cfg).Connect(ctx)
 	if err != nil {
@@ -115,10 +115,11 @@ var ErrStandby = errors.New("lease: the server is a hot standby: connect to the 
 func (d *Dialer) Dial(ctx context.Context) (*Lane, error) { return d.dial(ctx, d.direct()) }
 
 func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
-	l, err := d.connect(ctx, to, true)
+	on, err := d.connect(ctx, to, true)
 	if err != nil {
 		return nil, err
 	}
+	l := &Lane{link: on, db: d.DB, schema: d.Schema, wary: &d.wary}
 	if err := d.equip(ctx, l); err != nil {
 		_ = l.conn.Close()
 		return nil, err
@@ -127,12 +128,9 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 }
 
 func (d *Dialer) equip(ctx context.Context, l *Lane) error {
-	bounds := d.Bounds.WithDefaults()
-	l.heartbeat, l.silent, l.bound = bounds.Heartbeat, bounds.Silence, bounds.ServerSilence
-	l.db, l.control, l.schema, l.wary = d.DB, d.Control, d.Schema, &d.wary
 	var local [][2]string // what each transaction sets
 	if l.pooled {
-		local = bounds.local(serverVersion(l.pg()))
+		local = l.bounds.local(serverVersion(l.pg()))
 	}
 	restore, err := restoreSQL(ctx, l.pg(), local)
 	if Refused(err) { // not on every server platform
@@ -142,8 +140,9 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	if err != nil {
 		return err
 	}
-	l.dialed = dials.Add(1)
+	l.claims.dialed = dials.Add(1)
 	l.stmts = unprepared(d.Schema, ownTexts, d.Statements)
+	l.recorder = recorder{l.link, d.Schema, l.stmts}
 	if d.parsed.CompareAndSwap(false, true) {
 		if err := l.stmts.parse(ctx, l.pg()); err != nil {
 			d.parsed.Store(false)

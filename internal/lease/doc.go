@@ -8,14 +8,14 @@
 // Where what is:
 //
 //   - What is asked for and held: request.go, hold.go.
-//   - A Lane, and its step: lane.go, claim.go, slot.go, group_slot.go; what goes over its connection: pipeline.go,
+//   - A Lane, and its step: lane.go, step.go, claim.go, slot.go; what goes over its connection: pipeline.go,
 //     statements.go, sql.go, columns.go, and the files in sql.
 //   - The transaction as a handler has it: loan.go, savepoint.go, nested_pgx.go, nested_bun.go, fence.go; what a
 //     handler does to the session: spoil.go, restore.go, failed.go.
 //   - What is known of a death: mark.go, record.go.
 //   - The lease of a session: keeper.go, session.go, round.go; who works its groups: borrower.go, borrower_lane.go,
 //     take.go, lanes.go, settlement.go, slow.go.
-//   - Connections: dialer.go, connection.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go,
+//   - Connections: dialer.go, connection.go, link.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go,
 //     stranded.go, the socket files. A wire sees each statement that is made with pgx (wire.go), a stream each message
 //     of the protocol (stream.go); canceller.go ends a statement.
 //

@@ -23,41 +23,37 @@ var (
 var epoch = time.Now()
 
 // start begins what Running returns.
-func (l *Lane) start() { l.since.Store(int64(time.Since(epoch)) + 1) }
+func (l *link) start() { l.since.Store(int64(time.Since(epoch)) + 1) }
 
 // stop ends it.
-func (l *Lane) stop() { l.since.Store(0) }
+func (l *link) stop() { l.since.Store(0) }
 
 // Running returns how long the lane's handler has been running, or 0.
-func (l *Lane) Running() time.Duration {
+func (l *link) Running() time.Duration {
 	if since := l.since.Load(); since != 0 {
 		return time.Since(epoch) - time.Duration(since-1)
 	}
 	return 0
 }
 
-// HungUp reports whether the server, or the network, has ended the session, as far as the socket knows. It sends
-// nothing, and may be called from any goroutine. On systems other than Linux it may not know.
-func (l *Lane) HungUp() bool { return l.stream.ended() }
-
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
 // Bounds.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
 // end the session soon because results that nobody reads keep heartbeats from being sent.
 //
 // It may be called from any goroutine. While no handler runs it does nothing.
-func (l *Lane) Beat(ctx context.Context) error {
+func (l *link) Beat(ctx context.Context) error {
 	lease := l.wire.lease()
 	if lease == 0 {
 		return nil
 	}
 	now, err := l.beat(ctx, lease)
 	idle := time.Since(now.alive)
-	if err != nil || !now.unsure || idle < l.heartbeat {
+	if err != nil || !now.unsure || idle < l.bounds.Heartbeat {
 		return err
 	}
 	// The end of the answer is perhaps behind what is unread, and then the server waits for the worker. It must be
 	// asked.
-	ctx, cancel := context.WithTimeout(ctx, min(l.heartbeat, l.silent-idle))
+	ctx, cancel := context.WithTimeout(ctx, min(l.bounds.Heartbeat, l.bounds.Silence-idle))
 	defer cancel()
 	begun := time.Now()
 	active, writing, err := l.activity(ctx)
@@ -71,7 +67,7 @@ func (l *Lane) Beat(ctx context.Context) error {
 	return nil // the next heartbeat gives up if nobody could say
 }
 
-func (l *Lane) beat(ctx context.Context, lease int) (standing, error) {
+func (l *link) beat(ctx context.Context, lease int) (standing, error) {
 	l.wire.beats.Lock()
 	defer l.wire.beats.Unlock()
 	if l.wire.lease() != lease { // the handler has returned
@@ -84,13 +80,13 @@ func (l *Lane) beat(ctx context.Context, lease int) (standing, error) {
 		return standing{}, l.cut(context.Cause(ctx))
 	}
 	// A server that answers too late may have given the group away meanwhile: late is lost.
-	defer time.AfterFunc(l.silent, func() { _ = l.cut(nil) }).Stop()
+	defer time.AfterFunc(l.bounds.Silence, func() { _ = l.cut(nil) }).Stop()
 	defer context.AfterFunc(ctx, func() { _ = l.cut(nil) })()
 	now, err := l.stream.beat()
 	if err != nil || l.lost.Load() {
 		return now, l.cut(errors.Join(context.Cause(ctx), err))
 	}
-	if time.Since(now.alive) >= l.silent {
+	if time.Since(now.alive) >= l.bounds.Silence {
 		return now, l.cut(errUnread)
 	}
 	return now, nil
@@ -102,7 +98,7 @@ const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_eve
 	FROM pg_catalog.pg_stat_get_activity($1)`
 
 // activity asks for that on the Control pool.
-func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
+func (l *link) activity(ctx context.Context) (active, writing bool, err error) {
 	if l.control == nil || l.stream.pid == 0 {
 		return false, false, ErrNoControl
 	}
@@ -111,22 +107,11 @@ func (l *Lane) activity(ctx context.Context) (active, writing bool, err error) {
 }
 
 // lose gives the connection up, if the same handler has it yet.
-func (l *Lane) lose(lease int, why error) error {
+func (l *link) lose(lease int, why error) error {
 	l.wire.beats.Lock()
 	defer l.wire.beats.Unlock()
 	if l.wire.lease() != lease {
 		return nil
 	}
 	return l.cut(why)
-}
-
-// Abandon cuts the connection for good while a handler still uses it: the handler's transaction cannot commit any more,
-// and the lane's own goroutine leaves the connection alone. Any goroutine may call it.
-func (l *Lane) Abandon() { _ = l.cut(nil) }
-
-// cut gives the connection up.
-func (l *Lane) cut(why error) error {
-	l.lost.Store(true)
-	l.kill()
-	return errors.Join(ErrLost, why)
 }

@@ -26,7 +26,7 @@ func (s *stage) beside(l *Lane, handler func(ctx context.Context)) (cause, held 
 	held = l.Lend(s.Context(), func() {
 		go func() {
 			defer close(stopped)
-			tick := time.NewTicker(l.heartbeat / 2)
+			tick := time.NewTicker(l.bounds.Heartbeat / 2)
 			defer tick.Stop()
 			for {
 				select {

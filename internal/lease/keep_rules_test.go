@@ -176,7 +176,7 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 		s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
 		calls := append(before, retryIn(hold, 0)...)
 		together := b.settlement(keptHeads(hold), calls)
-		require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, (*Lane).callEach), errApart)
+		require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, callEach), errApart)
 		_, _, err := b.Step(t.Context(), calls, nil)
 		require.ErrorContains(t, err, "is left as it was")
 		require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")

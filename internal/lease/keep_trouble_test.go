@@ -214,9 +214,9 @@ func TestSharedSettlements(t *testing.T) {
 	_, c := held("c", func(h *Hold) []Call { return succeed(h) })
 	_, d := held("d", leaving)
 	require.Len(t, d.calls, 2)
-	require.NoError(t, k.onLane(k.Completions, []*settlement{a}, (*Lane).completeAll))
-	require.NoError(t, k.onLane(k.Completions, []*settlement{b, c}, (*Lane).completeAll))
-	require.NoError(t, k.onLane(k.Others, []*settlement{d}, (*Lane).callEach))
+	require.NoError(t, k.onLane(k.Completions, []*settlement{a}, completeAll))
+	require.NoError(t, k.onLane(k.Completions, []*settlement{b, c}, completeAll))
+	require.NoError(t, k.onLane(k.Others, []*settlement{d}, callEach))
 	for _, s := range []*settlement{a, b, c, d} {
 		require.NoError(t, s.err)
 	}

@@ -4,14 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -19,28 +14,21 @@ import (
 
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
-// Its methods are for one goroutine, but for Beat, Running, HungUp and Abandon, which are for any. Whoever dialed it
-// closes it. A nil Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower that has
-// borrowed none returns nil.
+// Its methods are for one goroutine, but for those of its link, which are for any. Whoever dialed it closes it. A nil
+// Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower that has borrowed none returns
+// nil.
 type Lane struct {
-	conn  *stdlib.Conn // for database/sql; conn.Conn() is the same connection
-	stmts statements
-	wire  *wire
-	db    *bun.DB
+	*link
+	recorder
+	stmts  statements
+	schema schema.Name
+	db     *bun.DB
 
-	last  pipeline // used again by the next one
-	claim claim    // of one group; used again by the next one
+	last   pipeline // used again by the next one
+	claims claims
 
-	stream    *stream
-	heartbeat time.Duration
-
-	control *pgxpool.Pool
-	schema  schema.Name
-
-	wary   *atomic.Bool // the Dialer's
-	dialed int64        // which one of the process's lanes this is
-	pooled bool         // its session is a pooler's: see pooled.go
-	of     *Lanes       // to which it goes back when it was lent; nil: it claims for itself
+	wary *atomic.Bool // the Dialer's
+	of   *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
 	inTx   bool    // a transaction is open as far as the lane knows
 	hold   *Hold   // what it holds, if anything
@@ -48,11 +36,6 @@ type Lane struct {
 	used   bool    // a handler has taken the transaction since the claim
 	batch  bool    // the savepoint of a batch was made: a handler of several jobs has taken the transaction
 	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
-	missed Miss    // why the last claim holds nothing, if it does
-	silent time.Duration
-	bound  time.Duration // of the server's patience
-	lost   atomic.Bool   // a heartbeat found the connection dead
-	since  atomic.Int64  // when the handler began, in nanoseconds since epoch, plus 1; 0: none runs
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -165,14 +148,6 @@ const ( // names of prepared statements
 	stmtClaimGroupSlot = "pgfifo_claim_group_slot"
 )
 
-func (l *Lane) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
-
-// Conn returns the lane's connection, for statements while it holds nothing.
-func (l *Lane) Conn() *pgx.Conn { return l.conn.Conn() }
-
-// Closed reports whether the lane's connection is gone. A held group is free then.
-func (l *Lane) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() }
-
 // Close ends the connection, and with it whatever it holds.
 func (l *Lane) Close() error {
 	l.forget()
@@ -189,10 +164,6 @@ func (l *Lane) Lane() *Lane { return l }
 // Forfeit is for what Step has left held: a Lane has nothing then.
 func (l *Lane) Forfeit(context.Context) {}
 
-// kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
-// attempt of the held job.
-func (l *Lane) kill() { _ = l.pg().Conn().Close() }
-
 func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
@@ -201,190 +172,193 @@ func (l *Lane) forget() {
 }
 
 // Missed returns why the last claim holds nothing, if it does.
-func (l *Lane) Missed() Miss { return l.missed }
+func (l *Lane) Missed() Miss { return l.claims.missed }
 
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
 func (l *Lane) Used() bool { return l.used }
 
-// Step is one round trip: the calls that settle what is held, the end of its transaction, and the claim of next.
+func (l *Lane) pipeline(ctx context.Context) *pipeline {
+	return l.last.reuse(l.pg().StartPipeline(ctx), l.stmts, l.pooled)
+}
+
+// begin begins a transaction to take jobs in.
+func (l *Lane) begin(p *pipeline) {
+	p.send(stmtBegin, nil, nil)
+	if l.pooled {
+		p.send(stmtLocal, nil, nil)
+	}
+}
+
+// Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
+// set_config with false, RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue,
+// would meet that; RESET ALL takes away what bounds silence, too. So a spoiled lane is closed when its job is settled.
+// So is one with another encoding, whichever way it was set: payloads are read in it. So is one whose transaction was
+// not the lane's to end any more, and one that a late cancel request may still reach.
 //
-// Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
-// ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, it
-// has no jobs behind the floor, or its queue is at its limit (Missed). The caller then steps on at once, because the
-// missed group's row, or the slot, may be locked until it does.
+// What a function does is not noticed, but for the settings that settling puts back. Nor is a temporary table, a
+// prepared statement or a session's advisory lock.
+func (l *Lane) Spoiled() bool { return l != nil && l.stream.spoiled.Load() }
+
+// Loan returns the held transaction as the handler that runs now, or the next one, is to have it.
+func (l *Lane) Loan() *Loan { return l.loan }
+
+// Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
+// if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
+// the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
+// the lane's prepared statements.
 //
-// A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
-// run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
-// worked. Not so if the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is
-// of all that were claimed, for their lost attempts to be recorded before anything is worked.
-//
-// settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
-// Closed, the connection broke on the way, and they may be committed all the same. With ErrUnsettled they are not, and
-// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on; one on which a claim failed
-// is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
-func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
-	hold, settled, err = l.step(ctx, calls, next)
-	for err == nil && hold != nil && hold.claimed != nil { // each time for fewer
-		var lost bool
-		if lost, err = l.keepEvidence(ctx, hold); err != nil {
-			_ = l.Close()
-			return nil, settled, err
-		}
-		if lost {
-			break
-		}
-		hold, err = l.claimAgain(ctx, next, hold)
-	}
-	if err == nil {
-		if err = l.lostInBatch(ctx, hold); err != nil {
-			return nil, settled, err
-		}
-	}
-	return hold, settled, err
+// Of a batch, jobs may be lent one after the other, with KeepWrites between them.
+func (l *Lane) Lend(_ context.Context, handler func()) error {
+	l.lend()
+	handler()
+	return l.takeBack()
 }
 
-func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
-	switch {
-	case l.hold == nil && len(calls) > 0 && l.Closed():
-		return nil, false, ErrLost
-	case l.hold == nil && len(calls) > 0:
-		l.forget()
-		l.rollback(ctx) // that of a claim that has missed
-		return nil, false, ErrNotHeld
-	case !l.inTx && next == nil:
-		return nil, true, nil
-	}
-	p := l.pipeline(ctx)
-	sent := l.sendCalls(p, calls)
-	sent.committed = l.sendEnd(p, next)
-	var claimed func() *Hold
-	if next != nil {
-		claimed = l.sendClaim(p, next)
-		defer func() { l.claim.hold = nil }() // its payloads would stay in memory until the next claim
-	}
-	l.forget()
-	if settled, err = l.became(ctx, p, sent, p.exchange()); err != nil {
-		return nil, settled, err
-	}
-	if next != nil {
-		hold = claimed()
-	}
-	l.inTx, l.hold = next != nil, hold
-	if hold != nil {
-		hold.loan.lane, hold.loan.groupSlot, l.loan = l, hold.GroupSlot, &hold.loan
-	}
-	return hold, true, nil
+// lend lets a handler use the connection, until takeBack.
+func (l *Lane) lend() {
+	l.wire.open(true)
+	l.start()
 }
 
-// A sentStep is what a step has sent. Its numbers say how many answers are to be read until something is so.
-type sentStep struct {
-	calls     bool    // there are calls
-	marked    []*Held // heads whose marks are taken back
-	released  int     // the transaction is the claim's and can be committed
-	ended     int     // the batch's savepoint is gone; 0: there is none
-	committed int     // what the calls have settled is committed
-}
-
-// sendCalls settles what is held.
-func (l *Lane) sendCalls(p *pipeline, calls []Call) sentStep {
-	sent := sentStep{marked: l.marked}
-	if len(l.marked) > 0 {
-		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
+func (l *Lane) takeBack() error {
+	defer l.stop()
+	defer l.wire.reclaim()
+	lost := l.lost.Load()
+	busy := l.loan.end()
+	l.used = l.used || l.loan.used()
+	if open := l.wire.reclaim(); (open || busy) && !lost {
+		_ = l.cut(nil) // not Close: a goroutine of the handler's may be in the middle of a statement
+		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
 	}
-	if len(calls) == 0 {
-		return sent
+	if l.Closed() {
+		return ErrLost
 	}
-	sent.calls = true
-	sent.released, sent.ended = l.sendRelease(p, calls)
-	for _, c := range calls {
-		if !c.Behind {
-			p.sendCall(c, &p.noRow)
-		}
-	}
-	return sent
-}
-
-// sendEnd ends the lane's transaction, if there is one, and begins that of the next claim, if there is one. It returns
-// how many answers there are up to that.
-func (l *Lane) sendEnd(p *pipeline, next *Request) int {
-	switch {
-	case !l.inTx:
-		p.send(stmtBegin, nil, nil)
-	case next != nil:
-		p.send(stmtChain, nil, nil)
-	default:
-		p.send(stmtCommit, nil, nil)
-	}
-	return len(p.answers)
-}
-
-// became returns what has become of a step whose answers were read up to err, if that is not nil.
-func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error) (settled bool, _ error) {
-	switch {
-	case p.read < sent.released && Refused(err): // it is not the claim's transaction, or cannot be committed
-		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
-	case p.read >= sent.committed && p.noRow != nil:
-		err = p.noRow
-	default:
-		settled = p.read >= sent.committed
-	}
-	switch {
-	case err == nil:
-		return true, nil
-	case p.read < sent.ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, sent.marked):
-		return false, fmt.Errorf("%w: %w", ErrGivenBack, err)
-	case !settled && sent.calls:
-		err = l.unsettled(err)
-	}
-	l.rollback(ctx)
-	if settled || !sent.calls { // the claim failed, or BEGIN: the session is of no use
-		_ = l.conn.Close()
-	}
-	return settled, err
-}
-
-// rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:
-// one that has not failed is a new claim beside a settling that did, and is given back as every other. If a handler has
-// ended the lane's transaction, what it has set stays, so the session is given up.
-func (l *Lane) rollback(ctx context.Context) {
-	if l.loan != nil && l.loan.used() {
+	if l.pg().ParameterStatus("client_encoding") != "UTF8" { // for the transaction perhaps, perhaps for longer
 		l.stream.spoiled.Store(true)
 	}
-	if !l.Closed() && l.pg().TxStatus() != 'I' {
-		if _, err := l.pg().Exec(ctx, commitSQL).ReadAll(); err != nil {
-			_ = l.conn.Close()
+	l.loan.endLargeObjects()
+	if l.Closed() {
+		return ErrLost
+	}
+	switch l.pg().TxStatus() {
+	case 'T':
+		if err := l.loan.spilled(); err != nil {
+			return err
 		}
+		err := l.prepareAgain(ownContext)
+		if err != nil && l.Closed() {
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		}
+		return err
+	case 'E':
+		return l.wire.notRolledBack()
+	default:
+		l.stream.spoiled.Store(true) // what it has set is there to stay
+		return errEndedByHand
 	}
 }
 
-// Lost returns those of the held groups' heads whose last worker died with them. Their marks tell, or the transaction
-// that claimed them last: to ask for that costs a round trip. With an error, it returns those of whom it is not known,
-// too.
-func (l *Lane) Lost(ctx context.Context) (lost []*Held, err error) { return l.dead(ctx, l.hold) }
+// Aside runs f, which does not use the connection. If a group is held, heartbeats go on beside it.
+func (l *Lane) Aside(f func()) {
+	if l == nil || l.hold == nil {
+		f()
+		return
+	}
+	l.wire.open(false)
+	defer l.wire.reclaim()
+	l.start()
+	defer l.stop()
+	f()
+}
 
-// dead is Lost for a hold, or none.
-func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
-	var asked []*Held
-	for h := range hold.Heads() {
-		switch {
-		case h.marked:
-			lost, l.marked = append(lost, h), append(l.marked, h)
-		case h.perhapsLost():
-			asked = append(asked, h)
+// KeepWrites makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
+// returns ErrNotHeld if the transaction is not the one that claimed any more, ErrUnsettled as Step does, and ErrLost if
+// the connection is gone; the lane holds nothing then.
+func (l *Lane) KeepWrites(ctx context.Context) error {
+	if l.loan.used() {
+		if err := l.release(ctx); err != nil {
+			l.forget()
+			if l.Closed() {
+				return errors.Join(ErrLost, err)
+			}
+			l.rollback(ctx)
+			return l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err))
 		}
 	}
-	if len(asked) == 0 {
-		return lost, nil
-	}
+	l.loan = &Loan{lane: l}
+	return nil
+}
+
+// release ends the handler's savepoint, and puts back for the next job what the handler has set.
+func (l *Lane) release(ctx context.Context) error {
 	p := l.pipeline(ctx)
-	for _, h := range asked {
-		xids := [][]byte{appendInt(int64(h.jobXID)), appendInt(int64(h.groupXID))}
-		p.send(stmtEvidence, xids, func(r *rowReader) {
-			if r.bool() { // it died
-				lost = append(lost, h)
-			}
-		})
+	p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
+	p.send(stmtRelease, nil, nil)
+	return p.exchange()
+}
+
+// Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.
+// It returns ErrNotHeld if the transaction is not the one that claimed any more; the lane holds nothing then.
+func (l *Lane) Undo(ctx context.Context) error {
+	if l == nil {
+		return nil
 	}
-	err = p.exchange()
-	return append(lost, asked[p.read:]...), err // of these it is not known
+	if l.Closed() {
+		l.forget()
+		return ErrLost
+	}
+	if !l.loan.used() && l.pg().TxStatus() == 'T' {
+		return nil
+	}
+	if _, err := l.pg().Exec(ctx, undoOuter).ReadAll(); err != nil {
+		l.forget()
+		l.rollback(ctx)
+		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	if err := l.prepareAgain(ownContext); err != nil {
+		_ = l.Close()
+		return errors.Join(ErrLost, err)
+	}
+	return nil
+}
+
+// lookSQL returns a row if stmtRestore is prepared. It stands for all statements of the lane.
+const lookSQL = "; SELECT FROM pg_catalog.pg_prepared_statements " +
+	"WHERE name OPERATOR(pg_catalog.=) '" + stmtRestore + "'"
+
+// prepareAgain makes the lane prepare its statements again at their next use, if a handler may have taken them away:
+// its job is settled with them. The transaction must not have failed. stmtRestore is used first: it is parsed in the
+// lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
+func (l *Lane) prepareAgain(ctx context.Context) error {
+	if l.pooled || !l.loan.used() {
+		return nil
+	}
+	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
+		return nil
+	}
+	const parsing = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
+	results, err := l.pg().Exec(ctx, parsing+lookSQL).ReadAll()
+	if err != nil {
+		return fmt.Errorf("lease: prepare again: %w", err)
+	}
+	if len(results[2].Rows) == 0 { // they were taken away, and so were those of pgx, which the next handler would use
+		l.stream.spoiled.Store(true)
+	}
+	l.stmts.forget()
+	l.stmts.add(stmtRestore, l.stmts[stmtRestore].SQL)
+	l.stream.deallocated.Store(false)
+	l.loan.prepared = true
+	return nil
+}
+
+// prepareRestore prepares what puts back the settings that a handler has changed, before a handler runs: later, only
+// prepareAgain has it parsed under the right settings. The other statements are parsed after it has run, when the
+// handler's encoding and search path are put back.
+func (l *Lane) prepareRestore(ctx context.Context) error {
+	p := l.pipeline(ctx)
+	p.prepare(stmtRestore)
+	if err := p.exchange(); err != nil {
+		return fmt.Errorf("lease: prepare: %w", err)
+	}
+	return nil
 }

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -131,7 +130,7 @@ func (l *Loan) closeRows(txs []*sql.Tx) bool {
 	if l.lane.lost.Load() {
 		return true // nobody uses the connection any more
 	}
-	late := time.NewTimer(l.lane.silent)
+	late := time.NewTimer(l.lane.bounds.Silence)
 	defer late.Stop()
 	select {
 	case <-closed:
@@ -152,9 +151,6 @@ func (l *Loan) endLargeObjects() {
 	}
 }
 
-// Loan returns the held transaction as the handler that runs now, or the next one, is to have it.
-func (l *Lane) Loan() *Loan { return l.loan }
-
 // borrow sees to it that the loan has a lane.
 func (l *Loan) borrow(ctx context.Context) error {
 	if l.from == nil {
@@ -174,124 +170,4 @@ func (l *Loan) nest(ctx context.Context) (*nest, error) {
 		return nil, err
 	}
 	return n, nil
-}
-
-// Lend runs a handler, which may take the held transaction meanwhile; heartbeats go on beside it. It returns an error
-// if what the handler did cannot be committed: a statement failed that the handler did not roll back, the handler ended
-// the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
-// the lane's prepared statements.
-//
-// Of a batch, jobs may be lent one after the other, with KeepWrites between them.
-func (l *Lane) Lend(_ context.Context, handler func()) error {
-	l.lend()
-	handler()
-	return l.takeBack()
-}
-
-// lend lets a handler use the connection, until takeBack.
-func (l *Lane) lend() {
-	l.wire.open(true)
-	l.start()
-}
-
-func (l *Lane) takeBack() error {
-	defer l.stop()
-	defer l.wire.reclaim()
-	lost := l.lost.Load()
-	busy := l.loan.end()
-	l.used = l.used || l.loan.used()
-	if open := l.wire.reclaim(); (open || busy) && !lost {
-		_ = l.cut(nil) // not Close: a goroutine of the handler's may be in the middle of a statement
-		return fmt.Errorf("%w: the handler returned with rows or a batch of its transaction still open", ErrNotHeld)
-	}
-	if l.Closed() {
-		return ErrLost
-	}
-	if l.pg().ParameterStatus("client_encoding") != "UTF8" { // for the transaction perhaps, perhaps for longer
-		l.stream.spoiled.Store(true)
-	}
-	l.loan.endLargeObjects()
-	if l.Closed() {
-		return ErrLost
-	}
-	switch l.pg().TxStatus() {
-	case 'T':
-		if err := l.loan.spilled(); err != nil {
-			return err
-		}
-		err := l.prepareAgain(ownContext)
-		if err != nil && l.Closed() {
-			return fmt.Errorf("%w: %w", ErrLost, err)
-		}
-		return err
-	case 'E':
-		return l.wire.notRolledBack()
-	default:
-		l.stream.spoiled.Store(true) // what it has set is there to stay
-		return errEndedByHand
-	}
-}
-
-// Aside runs f, which does not use the connection. If a group is held, heartbeats go on beside it.
-func (l *Lane) Aside(f func()) {
-	if l == nil || l.hold == nil {
-		f()
-		return
-	}
-	l.wire.open(false)
-	defer l.wire.reclaim()
-	l.start()
-	defer l.stop()
-	f()
-}
-
-// KeepWrites makes what the handler wrote part of the transaction, to stay even if the next job of the batch fails. It
-// returns ErrNotHeld if the transaction is not the one that claimed any more, ErrUnsettled as Step does, and ErrLost if
-// the connection is gone; the lane holds nothing then.
-func (l *Lane) KeepWrites(ctx context.Context) error {
-	if l.loan.used() {
-		if err := l.release(ctx); err != nil {
-			l.forget()
-			if l.Closed() {
-				return errors.Join(ErrLost, err)
-			}
-			l.rollback(ctx)
-			return l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err))
-		}
-	}
-	l.loan = &Loan{lane: l}
-	return nil
-}
-
-// release ends the handler's savepoint, and puts back for the next job what the handler has set.
-func (l *Lane) release(ctx context.Context) error {
-	p := l.pipeline(ctx)
-	p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
-	p.send(stmtRelease, nil, nil)
-	return p.exchange()
-}
-
-// Undo rolls back what the handler wrote through the transaction, and makes the transaction usable to record why.
-// It returns ErrNotHeld if the transaction is not the one that claimed any more; the lane holds nothing then.
-func (l *Lane) Undo(ctx context.Context) error {
-	if l == nil {
-		return nil
-	}
-	if l.Closed() {
-		l.forget()
-		return ErrLost
-	}
-	if !l.loan.used() && l.pg().TxStatus() == 'T' {
-		return nil
-	}
-	if _, err := l.pg().Exec(ctx, undoOuter).ReadAll(); err != nil {
-		l.forget()
-		l.rollback(ctx)
-		return fmt.Errorf("%w: %w", ErrNotHeld, err)
-	}
-	if err := l.prepareAgain(ownContext); err != nil {
-		_ = l.Close()
-		return errors.Join(ErrLost, err)
-	}
-	return nil
 }

@@ -66,7 +66,7 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 	if l.control == nil {
 		return ErrNoControl
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
 	defer cancel()
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
 	attempts, xids, slots := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -35,10 +34,6 @@ type answer struct {
 func (p *pipeline) reuse(on *pgconn.Pipeline, stmts statements, texts bool) *pipeline {
 	*p = pipeline{Pipeline: on, stmts: stmts, texts: texts, answers: p.answers[:0]}
 	return p
-}
-
-func (l *Lane) pipeline(ctx context.Context) *pipeline {
-	return l.last.reuse(l.pg().StartPipeline(ctx), l.stmts, l.pooled)
 }
 
 // send adds a statement. sync tells row each row that comes back, in binary format.

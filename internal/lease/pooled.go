@@ -100,14 +100,6 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 // session. So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for
 // its session is set for each transaction.
 
-// begin begins a transaction to take jobs in.
-func (l *Lane) begin(p *pipeline) {
-	p.send(stmtBegin, nil, nil)
-	if l.pooled {
-		p.send(stmtLocal, nil, nil)
-	}
-}
-
 // local returns what a lane has in its session, as far as a transaction can have it: plans, and how long the server
 // waits for a worker that says nothing, or has died in a statement.
 func (b Bounds) local(serverVersion int) (set [][2]string) {

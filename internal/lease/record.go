@@ -11,6 +11,7 @@ import (
 
 	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -29,6 +30,13 @@ const (
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 )
 
+// A recorder settles on other connections what a lane cannot settle any more.
+type recorder struct {
+	on     *link // the lane's
+	schema schema.Name
+	stmts  statements
+}
+
 var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
 
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
@@ -41,25 +49,25 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
 // it was claimed: then another worker counts the attempt. Any other error is the database's; then nothing is recorded,
 // or, if the connection broke, it is not known.
-func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
-	if l.control == nil {
+func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
+	if r.on.control == nil {
 		return ErrNoControl
 	}
 	if head.GroupSlot && head.Seen.XID == 0 { // nothing tells of a claim that failed
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.silent)
+	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
 	defer cancel()
 	var lost []uint32
 	if head.Seen.XID > 0 {
 		lost = append(lost, uint32(head.Seen.XID))
 	}
-	own, err := l.recordOnce(ctx, head, lost, calls)
+	own, err := r.recordOnce(ctx, head, lost, calls)
 	if err != nil && !Refused(err) && ctx.Err() == nil { // the pool's session had ended: another one
 		if lost != nil && own != 0 {
 			lost = append(lost, own)
 		}
-		_, err = l.recordOnce(ctx, head, lost, calls)
+		_, err = r.recordOnce(ctx, head, lost, calls)
 	}
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
@@ -69,19 +77,19 @@ func (l *Lane) Record(ctx context.Context, head *Held, calls ...Call) error {
 
 // Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
 // server has refused, and fails as that.
-func (l *Lane) Charge(ctx context.Context, head *Held) error {
+func (r *recorder) Charge(ctx context.Context, head *Held) error {
 	if head.GroupSlot { // its mark is there; the attempt does not count if the handler has committed the claim itself
 		return nil
 	}
 	h := *head
 	h.Seen.XID = 0 // the last to lock the group was that Record
 	args := [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID), appendInt(int64(h.Attempts))}
-	return l.Record(ctx, &h, Call{Statement: stmtCharge, Args: args})
+	return r.Record(ctx, &h, Call{Statement: stmtCharge, Args: args})
 }
 
 // recordOnce returns its transaction, too, if it got as far as having one. lost are those that have ended.
-func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
-	conn, err := l.control.Acquire(ctx)
+func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
+	conn, err := r.on.control.Acquire(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -90,18 +98,18 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
 		return 0, err
 	}
-	own, err = l.relock(ctx, pg, head, lost, len(calls) > 0)
+	own, err = r.relock(ctx, pg, head, lost, len(calls) > 0)
 	held := own != 0
 	for i := 0; err == nil && held && i < len(calls); i++ {
-		held, err = l.record(ctx, pg, l.stmts[calls[i].Statement].SQL, calls[i].Args)
+		held, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
 		if unchanged := false; err == nil && !held {
-			if unchanged, err = l.record(ctx, pg, l.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
+			if unchanged, err = r.record(ctx, pg, r.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
 				err = errUnchanged
 			}
 		}
 	}
 	if err == nil && held && (len(calls) == 0 || calls[0].Statement != stmtCharge) {
-		_, err = l.record(ctx, pg, l.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
+		_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 	}
 	if err == nil { // also of nothing, which is no evidence then
 		_, err = pg.Exec(ctx, commitSQL).ReadAll()
@@ -115,22 +123,22 @@ func (l *Lane) recordOnce(ctx context.Context, head *Held, lost []uint32, calls 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
 // If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
 // worker dies now, it is this transaction that tells of that.
-func (l *Lane) relock(
+func (r *recorder) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
 	xids := array.Of(lost, array.Int) // NULL: not known
-	bound := []byte(millis(l.bound))
+	bound := []byte(millis(r.on.bounds.ServerSilence))
 	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}
 		if head.GroupSlot {
 			sql, ending, args = statement("relock_group_slot"), endingGroupSlotSQL, append(args, appendInt(head.ID))
 		}
-		batch.ExecParams(l.schema.Qualify(sql), args, nil, nil, nil)
+		batch.ExecParams(r.schema.Qualify(sql), args, nil, nil, nil)
 		if counted && !head.GroupSlot { // whose job is locked by then
 			args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
-			batch.ExecParams(l.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
+			batch.ExecParams(r.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
 		}
 		results, err := pg.ExecBatch(ctx, &batch).ReadAll()
 		if err != nil {
@@ -140,7 +148,7 @@ func (l *Lane) relock(
 			xid, err := strconv.ParseInt(string(rows[0][0]), 10, 64)
 			return uint32(xid), err
 		}
-		found, err := l.record(ctx, pg, l.schema.Qualify(ending), append([][]byte{queue, group, xids}, args[4:]...))
+		found, err := r.record(ctx, pg, r.schema.Qualify(ending), append([][]byte{queue, group, xids}, args[4:]...))
 		if err != nil || !found || time.Now().After(until) {
 			return 0, err
 		}
@@ -151,7 +159,7 @@ func (l *Lane) relock(
 }
 
 // record runs one statement, and reports whether it found one row.
-func (l *Lane) record(ctx context.Context, pg *pgconn.PgConn, sql string, args [][]byte) (bool, error) {
+func (r *recorder) record(ctx context.Context, pg *pgconn.PgConn, sql string, args [][]byte) (bool, error) {
 	tag, err := pg.ExecParams(ctx, sql, args, nil, nil, nil).Close()
 	return tag.RowsAffected() == 1, err
 }

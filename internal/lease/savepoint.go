@@ -113,56 +113,6 @@ func (l *Loan) there() error {
 
 var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
 
-// sendRelease ends the savepoints of what is to be settled, and settles what is behind the head of a batch. released
-// and ended count answers. Once released are read, the transaction is the claim's and can be committed. Once ended are
-// read, the batch's savepoint is gone; 0: there is none.
-func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
-	if l.loan.used() {
-		p.send(stmtRestore, [][]byte{appendInt(l.hold.Seen.XID)}, nil)
-		// It ends SET TRANSACTION READ ONLY. And a subtransaction that changes the locked row makes a MultiXact of its
-		// xmax, which is no evidence of a crash.
-		p.send(stmtRelease, nil, nil)
-	}
-	behind := slices.ContainsFunc(calls, func(c Call) bool { return c.Behind })
-	switch {
-	case l.batch:
-		p.send(stmtConstraints, nil, nil)
-		p.send(stmtCursors, nil, nil) // also those that a deferred trigger has made
-	case behind:
-		p.send(stmtBatch, nil, nil)
-	}
-	if behind {
-		p.send(stmtLockTable, nil, nil)
-		p.send(stmtWaitBehind, nil, nil)
-	}
-	released = len(p.answers)
-	if behind {
-		for _, c := range calls {
-			if c.Behind {
-				p.sendCall(c, &p.noRow)
-			}
-		}
-		p.send(stmtWaitLong, nil, nil)
-	}
-	if l.batch || behind {
-		p.send(stmtReleaseBatch, nil, nil)
-		ended = len(p.answers)
-	}
-	return released, ended
-}
-
-// returnBatch ends the transaction of a batch that cannot be settled without what its handlers wrote, and reports
-// whether it could.
-func (l *Lane) returnBatch(ctx context.Context, marked []*Held) bool {
-	p := l.pipeline(ctx)
-	p.sendText(undoBatch)
-	if len(marked) > 0 {
-		p.send(stmtUnmark, unmarkArgs(marked), nil)
-	}
-	p.send(stmtCommit, nil, nil)
-	return p.exchange() == nil
-}
-
 // close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
 func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	conn := l.lane.conn.Conn()
@@ -209,7 +159,7 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 // undo goes back to a savepoint, also if the handler's context has ended: pgx ends the connection if it cannot roll
 // back, and who uses its transactions relies on that. If it is not done, nothing of the handler's is committed.
 func (l *Loan) undo(ctx context.Context, n *nest) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.bounds.Silence)
 	defer cancel()
 	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
 	if err != nil {

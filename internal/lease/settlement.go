@@ -36,10 +36,10 @@ type gathering struct {
 func (k *Keeper) settle(s *settlement) error {
 	if s.calls == nil {
 		return k.done.settle(s, func(some []*settlement) error {
-			return k.onLane(k.Completions, some, (*Lane).completeAll)
+			return k.onLane(k.Completions, some, completeAll)
 		})
 	}
-	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Others, some, (*Lane).callEach) })
+	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Others, some, callEach) })
 }
 
 func (g *gathering) settle(s *settlement, together func([]*settlement) error) error {
@@ -79,7 +79,7 @@ func (g *gathering) settleAll(together func([]*settlement) error) {
 
 // onLane makes settlements in one transaction of a lane's.
 func (k *Keeper) onLane(
-	of *Lanes, some []*settlement, by func(*Lane, context.Context, []*settlement) error,
+	of *Lanes, some []*settlement, by func(context.Context, *Lane, []*settlement) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
@@ -89,7 +89,7 @@ func (k *Keeper) onLane(
 	}
 	defer of.put(lane)
 	begin := time.Now()
-	err = by(lane, ctx, some)
+	err = by(ctx, lane, some)
 	if err == nil || Refused(err) {
 		k.slow.tookTogether(some, time.Since(begin))
 	}
@@ -105,9 +105,9 @@ func (k *Keeper) onLane(
 }
 
 // completeAll completes jobs that are done.
-func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
+func completeAll(ctx context.Context, l *Lane, some []*settlement) error {
 	p := l.pipeline(ctx)
-	l.beginSettlements(p, some)
+	beginSettlements(l, p, some)
 	c := settlementColumns(some)
 	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, readHeld(some))
 	p.send(stmtCommit, nil, nil)
@@ -116,9 +116,9 @@ func (l *Lane) completeAll(ctx context.Context, some []*settlement) error {
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
-func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
+func callEach(ctx context.Context, l *Lane, some []*settlement) error {
 	p := l.pipeline(ctx)
-	l.beginSettlements(p, some)
+	beginSettlements(l, p, some)
 	c := settlementColumns(some)
 	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, readHeld(some))
 	if err := p.sync(); err != nil {
@@ -130,7 +130,7 @@ func (l *Lane) callEach(ctx context.Context, some []*settlement) error {
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
 // user's, and whose commit does not wait for the disk if all may do with that.
-func (l *Lane) beginSettlements(p *pipeline, some []*settlement) {
+func beginSettlements(l *Lane, p *pipeline, some []*settlement) {
 	l.begin(p)
 	p.send(stmtBound, nil, nil)
 	if !slices.ContainsFunc(some, func(s *settlement) bool { return s.relax == "" }) {

@@ -8,16 +8,6 @@ import (
 	"unicode"
 )
 
-// Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
-// set_config with false, RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue,
-// would meet that; RESET ALL takes away what bounds silence, too. So a spoiled lane is closed when its job is settled.
-// So is one with another encoding, whichever way it was set: payloads are read in it. So is one whose transaction was
-// not the lane's to end any more, and one that a late cancel request may still reach.
-//
-// What a function does is not noticed, but for the settings that settling puts back. Nor is a temporary table, a
-// prepared statement or a session's advisory lock.
-func (l *Lane) Spoiled() bool { return l != nil && l.stream.spoiled.Load() }
-
 // ownPrefix begins the names of the statements that a lane prepares.
 const ownPrefix = "pgfifo_"
 

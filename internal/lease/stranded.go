@@ -21,13 +21,13 @@ var errStranded = errors.New("lease: the server owes the session an answer, and 
 const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_stat_get_activity($1)"
 
 // Unanswered returns for how long the server has owed the lane an answer, or 0. Any goroutine may call it.
-func (l *Lane) Unanswered() time.Duration { return l.stream.unanswered() }
+func (l *link) Unanswered() time.Duration { return l.stream.unanswered() }
 
 // CutStranded gives the connection up if the lane is stranded, and returns an error then. It is to be called again and
 // again: what it finds once may be an answer that is on its way. Any goroutine may call it, while no handler runs: a
 // handler may leave an answer unread.
-func (l *Lane) CutStranded(ctx context.Context) error {
-	if l.control == nil || !l.stream.stranded(ctx, l.control, l.silent) {
+func (l *link) CutStranded(ctx context.Context) error {
+	if l.control == nil || !l.stream.stranded(ctx, l.control, l.bounds.Silence) {
 		return nil
 	}
 	return l.cut(errStranded)

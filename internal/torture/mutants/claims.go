@@ -16,6 +16,7 @@ const (
 	lockFile     = "internal/lease/sql/lock.sql"
 	claimFile    = "internal/lease/sql/claim.sql"
 	lockNextFile = "internal/lease/sql/lock_next.sql"
+	stepFile     = "internal/lease/step.go"
 	laneFile     = "internal/lease/lane.go"
 	evidenceFile = "internal/lease/sql/evidence.sql"
 
@@ -127,7 +128,7 @@ var claims = []Mutant{
 		in("internal/lease/sql/lock_many.sql", "FOR NO KEY UPDATE SKIP LOCKED) g", "FOR NO KEY UPDATE) g")),
 	plant("miss-kept", "the next claim goes on in the transaction of one that missed, whose group stays locked",
 		test("internal/lease", "TestMissedClaimIsFreedByTheNextStep"),
-		in(laneFile, "	case next != nil:\n		p.send(stmtChain",
+		in(stepFile, "	case next != nil:\n		p.send(stmtChain",
 			"	case next != nil && l.hold == nil:\n"+"		p.send(stmtBegin, nil, nil)\n"+
 				"	case next != nil:\n		p.send(stmtChain")),
 	plant("watcher-of-pgx",
@@ -141,7 +142,7 @@ var claims = []Mutant{
 	plant("settled-behind-the-commit",
 		"a job is settled in a transaction after the one that held it: it may run again in between",
 		run(contended, "I4", "I5", "I6"),
-		in(laneFile, "	for _, c := range calls {\n		if !c.Behind",
+		in(stepFile, "	for _, c := range calls {\n		if !c.Behind",
 			"	if len(calls) > 0 && l.hold != nil {\n		p.send(stmtChain, nil, nil)\n	}\n"+
 				"	for _, c := range calls {\n		if !c.Behind")),
 	plant("readiness-of-the-transaction", "whether a head is due is asked of now(), the beginning of the transaction",

@@ -1,9 +1,6 @@
 package mutants
 
-const (
-	loanFile       = "internal/lease/loan.go"
-	statementsFile = "internal/lease/statements.go"
-)
+const loanFile = "internal/lease/loan.go"
 
 // setting has handlers that change their sessions.
 const setting = contended + " -only set"
@@ -17,7 +14,7 @@ const leaving = contended + " -only inflight"
 var effects = []Mutant{
 	plant("no-savepoint", "what a failed attempt wrote is committed with the record of its failure",
 		run(contended, "I5"),
-		in(loanFile, "	if !l.loan.used() && l.pg().TxStatus() == 'T' {", "	if l.pg().TxStatus() == 'T' {")),
+		in(laneFile, "	if !l.loan.used() && l.pg().TxStatus() == 'T' {", "	if l.pg().TxStatus() == 'T' {")),
 	plant("effects-undone", "what a handler wrote is undone although its job is done",
 		run(contended, "I1", "I5"), in(savepointFile, "stmtRelease:      releaseOuter", "stmtRelease:      undoOuter")),
 	plant("relaxed-for-good",
@@ -46,7 +43,7 @@ var effects = []Mutant{
 	plant("swallowed-error-taken-for-success",
 		"a handler that returns nil although a statement failed has not failed: the COMMIT is a rollback",
 		run(contended, "I1"),
-		in(loanFile, "	case 'E':\n		return l.wire.notRolledBack()\n",
+		in(laneFile, "	case 'E':\n		return l.wire.notRolledBack()\n",
 			"	case 'E':\n		_, _ = l.pg().Exec(context.Background(), undoOuter).ReadAll()\n"+
 				"		return nil\n")),
 	plant("settled-without-the-row", "a job is taken to be settled although no row was changed",
@@ -66,7 +63,7 @@ var effects = []Mutant{
 		test(".", "TestMisuse"), in(handleFile, "		if used {\n", "		if used && len(done) == 0 {\n")),
 	plant("session-left-spoiled", "a session in which a handler ran SET or DISCARD goes on to the next job",
 		test("internal/lease", "TestSpoiledLane"),
-		in("internal/lease/spoil.go", "l != nil && l.stream.spoiled.Load()", "l != nil && l.stream == nil")),
+		in(laneFile, "l != nil && l.stream.spoiled.Load()", "l != nil && l.stream == nil")),
 	plant("transaction-usable-after-the-end",
 		"a handler's transaction can be used when its job has ended, in the next job's",
 		test("internal/lease", "TestTransactionAfterTheEnd"),
@@ -78,7 +75,7 @@ var effects = []Mutant{
 		in(nestedPgxFile, "	if t.loan.ended {\n", "	if t.loan.ended && t.parent == nil {\n")),
 	plant("rollback-not-sent", "what a handler rolls back when its context has ended stays, and is committed",
 		test("internal/lease", "TestTransactionsSideBySide"),
-		in(savepointFile, "context.WithTimeout(context.WithoutCancel(ctx), l.lane.silent)",
+		in(savepointFile, "context.WithTimeout(context.WithoutCancel(ctx), l.lane.bounds.Silence)",
 			"context.WithTimeout(ctx, l.lane.silent)")),
 	plant("rollback-that-failed-forgotten", "what a handler could not roll back is committed",
 		test("internal/lease", "TestRollbackThatCannotBe"),
@@ -131,16 +128,16 @@ var effects = []Mutant{
 		in("internal/lease/pipeline.go", "	p.SendDeallocate(stmt)\n", "")),
 	plant("statements-taken-away", "a job whose handler deallocates all prepared statements cannot be settled",
 		test("internal/lease", "TestStatementsTakenAway"),
-		in(statementsFile, "	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {\n",
+		in(laneFile, "	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {\n",
 			"	if !l.wary.Load() || l.loan.prepared {\n")),
 	plant("statements-taken-away-unseen",
 		"a job whose handler deallocates all prepared statements unseen fails, although it succeeds each time",
 		test("internal/lease", "TestStatementsTakenAwayUnseen"),
-		in(statementsFile, "!l.loan.prepared:\n", "l.loan.prepared:\n")),
+		in(stepFile, "!l.loan.prepared:\n", "l.loan.prepared:\n")),
 	plant("tidy-session-goes-on",
 		"a session in which a handler took the statements away unseen goes on to the next handler",
 		test("fifo", "TestTidyHandlerHarmsNoOther"),
-		in(statementsFile, "	if len(results[2].Rows) == 0 {", "	if len(results[2].Rows) < 0 {")),
+		in(laneFile, "	if len(results[2].Rows) == 0 {", "	if len(results[2].Rows) < 0 {")),
 	plant("given-back-is-counted", "a job that is given back is counted if its lane's statements are gone",
 		test("fifo", "TestGivenBackWithoutStatements"),
 		in("fifo/conclude.go", "	case !returned:\n", "	case !returned || returned:\n")),
@@ -165,7 +162,7 @@ var effects = []Mutant{
 	plant("settling-that-was-cancelled",
 		"a job fails because a cancel request meant for its handler's statement met its settling",
 		test("internal/lease", "TestCancelRequestIsLate"),
-		in(statementsFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
+		in(stepFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
 	plant("batch-goes-on-in-a-spoiled-session",
 		"a job of a batch runs in the session that the one before it has spoiled",
 		test("fifo", "TestLateCancelRequest"), in(handleFile, "s.holder.Lane().Spoiled() ||", "")),

@@ -1,0 +1,52 @@
+package lease
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// A link is a connection of a worker's, and what is known of the server at its other end. Its methods are for any
+// goroutine, but for pg and Conn.
+type link struct {
+	conn    *stdlib.Conn // for database/sql; conn.Conn() is the same connection
+	wire    *wire
+	stream  *stream
+	control *pgxpool.Pool // on which another session is asked about this one; or nil
+	bounds  Bounds
+	pooled  bool // its session is a pooler's: see pooled.go
+
+	lost  atomic.Bool  // a heartbeat found the connection dead
+	since atomic.Int64 // when what runs began, in nanoseconds since epoch, plus 1; 0: nothing runs
+}
+
+func (l *link) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }
+
+// Conn returns the lane's connection, for statements while it holds nothing.
+func (l *link) Conn() *pgx.Conn { return l.conn.Conn() }
+
+// Closed reports whether the connection is gone. A group that it held is free then.
+func (l *link) Closed() bool { return l.lost.Load() || l.conn.Conn().IsClosed() }
+
+// HungUp reports whether the server, or the network, has ended the session, as far as the socket knows. It sends
+// nothing, and may be called from any goroutine. On systems other than Linux it may not know.
+func (l *link) HungUp() bool { return l.stream.ended() }
+
+// kill cuts the connection from another goroutine. The server rolls back what was open, which counts as a lost
+// attempt of the held job.
+func (l *link) kill() { _ = l.pg().Conn().Close() }
+
+// Abandon cuts the connection for good while a handler still uses it: the handler's transaction cannot commit any more,
+// and the lane's own goroutine leaves the connection alone. Any goroutine may call it.
+func (l *link) Abandon() { _ = l.cut(nil) }
+
+// cut gives the connection up.
+func (l *link) cut(why error) error {
+	l.lost.Store(true)
+	l.kill()
+	return errors.Join(ErrLost, why)
+}
