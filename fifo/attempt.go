@@ -121,8 +121,8 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 		a.now = true
 		goOn(claim)
 		return a
-	case s.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
-		s.fail(a, task{job: s.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
+	case s.queue.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
+		s.fail(a, task{job: s.queue.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
 		return a
 	}
 	switch err := s.mark(ctx, claim); {
@@ -141,7 +141,7 @@ func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hol
 	a.ran = true
 	s.begun++
 	goOn(claim) // unless its handler runs, and says something else
-	jobs := s.newJobs(claim, hold)
+	jobs := s.queue.newJobs(claim, hold)
 	if s.queue.BatchHandler != nil {
 		s.handleSlice(ctx, a, jobs)
 		s.answered(a.results)
@@ -199,7 +199,7 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 	a.now = true
 	goOn(claim)
 	for _, h := range lost {
-		t := task{job: s.newJob(h), place: &claim[h.N], held: h}
+		t := task{job: s.queue.newJob(h), place: &claim[h.N], held: h}
 		s.doing.Store(t.job)
 		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.place, t.job, diedError{}))
 	}
@@ -362,7 +362,7 @@ func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 		return lease.Call{Statement: snoozeStmt, Args: append(args, us), Job: job.ID}
 	}
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
-		return s.giveUpCall(r, args, kind, text, stack, worker, keep)
+		return s.queue.giveUpCall(r, args, kind, text, stack, worker, keep)
 	}
 	r.outcome = Retried
 	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep), Job: job.ID}

@@ -52,9 +52,9 @@ var (
 
 // giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
 // as failCall has it.
-func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
+func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	err := r.failure.err
-	switch up := s.queue.OnGiveUp; {
+	switch up := q.OnGiveUp; {
 	case saysDeadLetter(err), isUndecodable(err) && up != BlockGroup:
 	case up == Discard:
 		r.outcome = Discarded
@@ -74,7 +74,7 @@ func (s *seat) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason)), Job: r.job.ID}
 	}
 	r.outcome = Buried
-	if to := s.queue.DeadLetterQueue; to != "" {
+	if to := q.DeadLetterQueue; to != "" {
 		r.moved = to
 		return lease.Call{Statement: forwardStmt, Args: append(append(args, how...), []byte(to)), Job: r.job.ID}
 	}
@@ -87,6 +87,6 @@ var usedUp = &failure{kind: KindError, err: errors.New("fifo: the job had used u
 // blocks reports whether a claimed job is to block its group before its handler begins. That is so in a queue with
 // BlockGroup if the job has no attempt left: it failed while another job blocked the group, or MaxAttempts was higher
 // then. In other queues such a job is tried once more.
-func (s *seat) blocks(h *lease.Held) bool {
-	return s.queue.OnGiveUp == BlockGroup && h.Attempts >= s.maxAttempts(h)
+func (q *Queue) blocks(h *lease.Held) bool {
+	return q.OnGiveUp == BlockGroup && h.Attempts >= q.maxAttempts(h)
 }

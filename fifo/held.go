@@ -1,14 +1,52 @@
 package fifo
 
 import (
+	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// What a seat holds, or is about to, and how an operator cancels that.
+// A holding is what a seat holds, or is about to, and how an operator, or the end of the worker, cancels that. The
+// seat's own goroutine tells it, others cancel.
+type holding struct {
+	mu       sync.Mutex
+	stop     context.CancelCauseFunc // nil unless a handler runs
+	lent     []task                  // its jobs
+	held     []heldGroup             // the groups whose jobs it holds
+	canceled []canceled              // those of held that are canceled, or whose queue is
+	claimed  time.Time               // when the last claim was sent
+	claiming bool                    // its answer is to come
+	early    []ruling                // those that came meanwhile
+	nth      int                     // which one it is, of all that the seat has had
+	shutting bool
+}
+
+// sent says that a claim is sent now.
+func (h *holding) sent() {
+	h.mu.Lock()
+	h.claimed, h.claiming = time.Now(), true
+	h.mu.Unlock()
+}
+
+// number returns which holding this is.
+func (h *holding) number() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.nth
+}
+
+// cancelIf cancels the running handler's context, if it is that of a holding.
+func (h *holding) cancelIf(nth int, cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nth == nth && h.stop != nil {
+		h.stop(cause)
+	}
+}
 
 // A heldGroup is one that the seat holds, with the token of a session's claim, or 0.
 type heldGroup struct {
@@ -17,16 +55,16 @@ type heldGroup struct {
 }
 
 // have says whose jobs the seat holds from now on. Nil: nobody's.
-func (s *seat) have(hold *lease.Hold) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	early := s.early
-	s.held, s.canceled, s.nth, s.claiming, s.early = s.held[:0], nil, s.nth+1, false, nil
-	for h := range hold.Heads() {
-		s.held = append(s.held, heldGroup{h.Key, h.Token()})
+func (h *holding) have(hold *lease.Hold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	early := h.early
+	h.held, h.canceled, h.nth, h.claiming, h.early = h.held[:0], nil, h.nth+1, false, nil
+	for head := range hold.Heads() {
+		h.held = append(h.held, heldGroup{head.Key, head.Token()})
 	}
 	for _, r := range early {
-		s.obey(r)
+		h.obey(r)
 	}
 }
 
@@ -47,49 +85,49 @@ type canceled struct {
 
 // hear has the seat obey a ruling. One that comes before the answer to a claim is kept for that. A handler that runs
 // has its context ended, the others do not begin.
-func (s *seat) hear(r ruling) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (h *holding) hear(r ruling) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
-	case !s.claimed.Before(r.asked): // the claim has seen that by itself
-	case s.claiming:
-		s.early = append(s.early, r)
+	case !h.claimed.Before(r.asked): // the claim has seen that by itself
+	case h.claiming:
+		h.early = append(h.early, r)
 	default:
-		s.obey(r)
+		h.obey(r)
 	}
 }
 
 // obey cancels what the seat holds of a group, or of a queue where the group id is empty, if the ruling says so; the
 // caller has the lock. A token above the seat's own says that the group was taken from it.
-func (s *seat) obey(r ruling) {
+func (h *holding) obey(r ruling) {
 	c := canceled{r.key, ErrCanceled}
-	taken := func(h heldGroup) bool { return h.Key == r.key && h.token != 0 && r.token > h.token }
+	taken := func(g heldGroup) bool { return g.Key == r.key && g.token != 0 && r.token > g.token }
 	switch {
-	case !s.holds(r.key):
+	case !h.holds(r.key):
 		return
-	case slices.ContainsFunc(s.held, taken):
+	case slices.ContainsFunc(h.held, taken):
 		c.cause = ErrLost
 	case !r.paused:
 		return
 	}
-	s.canceled = append(s.canceled, c)
-	if s.stop != nil {
-		if cause := s.cause(s.lent); cause != nil {
-			s.stop(cause)
+	h.canceled = append(h.canceled, c)
+	if h.stop != nil {
+		if cause := h.cause(h.lent); cause != nil {
+			h.stop(cause)
 		}
 	}
 }
 
 // holds reports whether the seat holds a group, or one of a queue; the caller has the lock.
-func (s *seat) holds(key groups.Key) bool {
-	return slices.ContainsFunc(s.held, func(h heldGroup) bool { return meant(h.Key, key) })
+func (h *holding) holds(key groups.Key) bool {
+	return slices.ContainsFunc(h.held, func(g heldGroup) bool { return meant(g.Key, key) })
 }
 
 // concerned reports whether the seat holds such a group, or may with the answer to its claim.
-func (s *seat) concerned(key groups.Key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.claiming || s.holds(key)
+func (h *holding) concerned(key groups.Key) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.claiming || h.holds(key)
 }
 
 // meant reports whether a group is the one that is named, or is of the queue if no group is.
@@ -99,8 +137,8 @@ func meant(group, key groups.Key) bool {
 
 // cause returns why one of the tasks is canceled, or nil; the caller has the lock. The Jobs are the handler's: what is
 // held says whose they are.
-func (s *seat) cause(tasks []task) error {
-	for _, c := range s.canceled {
+func (h *holding) cause(tasks []task) error {
+	for _, c := range h.canceled {
 		if slices.ContainsFunc(tasks, func(t task) bool { return meant(t.held.Key, c.key) }) {
 			return c.cause
 		}
@@ -109,8 +147,46 @@ func (s *seat) cause(tasks []task) error {
 }
 
 // notToBegin reports whether a task is canceled already.
-func (s *seat) notToBegin(t task) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.canceled) > 0 && s.cause([]task{t}) != nil
+func (h *holding) notToBegin(t task) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.canceled) > 0 && h.cause([]task{t}) != nil
+}
+
+// watch lets others cancel the handler that is about to run; the returned function ends that.
+func (h *holding) watch(stop context.CancelCauseFunc, tasks []task) func() {
+	h.mu.Lock()
+	h.stop, h.lent = stop, tasks
+	switch {
+	case h.shutting:
+		stop(ErrShutdown)
+	default:
+		if cause := h.cause(tasks); cause != nil {
+			stop(cause)
+		}
+	}
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		h.stop, h.lent = nil, nil
+		h.mu.Unlock()
+		stop(nil)
+	}
+}
+
+// cancel cancels the running handler's context, if there is one.
+func (h *holding) cancel(cause error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stop != nil {
+		h.stop(cause)
+	}
+}
+
+// shut cancels the running handler's context, and that of one whose claim is under way.
+func (h *holding) shut() {
+	h.mu.Lock()
+	h.shutting = true
+	h.mu.Unlock()
+	h.cancel(ErrShutdown)
 }

@@ -74,9 +74,9 @@ type task struct {
 	held  *lease.Held
 }
 
-func (s *seat) newJob(h *lease.Held) *Job {
+func (q *Queue) newJob(h *lease.Held) *Job {
 	job := new(Job)
-	job.fill(h, s.maxAttempts(h))
+	job.fill(h, q.maxAttempts(h))
 	return job
 }
 
@@ -90,9 +90,9 @@ func copies(tasks []task) []*Job {
 	return list
 }
 
-func (s *seat) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, s.queue.MaxAttempts) }
+func (q *Queue) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, q.MaxAttempts) }
 
-func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
+func (q *Queue) newJobs(claim []place, hold *lease.Hold) []task {
 	n := 1 + len(hold.Rest)
 	tasks, jobs := make([]task, n), make([]Job, n)
 	for i := range tasks {
@@ -100,7 +100,7 @@ func (s *seat) newJobs(claim []place, hold *lease.Hold) []task {
 		if i > 0 {
 			h = &hold.Rest[i-1]
 		}
-		jobs[i].fill(h, s.maxAttempts(h))
+		jobs[i].fill(h, q.maxAttempts(h))
 		tasks[i] = task{&jobs[i], &claim[h.N], h}
 	}
 	return tasks

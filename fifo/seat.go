@@ -3,9 +3,7 @@ package fifo
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
@@ -26,17 +24,8 @@ type seat struct {
 	claims  [2][]place // what is claimed and what is next, to be used again
 	begun   int        // claims of which a handler began
 
-	mu       sync.Mutex              // what is below
-	stop     context.CancelCauseFunc // nil unless a handler runs
-	lent     []task                  // its jobs
-	held     []heldGroup             // the groups whose jobs it holds
-	canceled []canceled              // those of held that are canceled, or whose queue is
-	claimed  time.Time               // when the last claim was sent
-	claiming bool                    // its answer is to come
-	early    []ruling                // those that came meanwhile
-	nth      int                     // the number of the hold
-	wake     context.CancelFunc      // nil unless the lane waits for work
-	shutting bool
+	wake atomic.Pointer[context.CancelFunc] // nil unless the lane waits for work
+	holding
 }
 
 // dial opens the seat's connection.
@@ -110,15 +99,9 @@ func (s *seat) run(ctx context.Context) {
 func (s *seat) idle(ctx context.Context) *schedule.Turn {
 	ctx, wake := context.WithCancel(ctx)
 	defer wake()
-	s.setWake(wake)
-	defer s.setWake(nil)
+	s.wake.Store(&wake)
+	defer s.wake.Store(nil)
 	return s.crew.turns.Next(ctx)
-}
-
-func (s *seat) setWake(wake context.CancelFunc) {
-	s.mu.Lock()
-	s.wake = wake
-	s.mu.Unlock()
 }
 
 // work claims a group and goes on from there for as long as there is a next one in line: settling one job and claiming
@@ -179,9 +162,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 func (s *seat) step(
 	ctx context.Context, calls []lease.Call, next *lease.Request,
 ) (hold *lease.Hold, settled bool, err error) {
-	s.mu.Lock()
-	s.claimed, s.claiming = time.Now(), true
-	s.mu.Unlock()
+	s.sent()
 	hold, settled, err = s.holder.Step(ctx, calls, next)
 	s.have(hold)
 	return hold, settled, err
@@ -258,44 +239,6 @@ func (s *seat) next(ctx context.Context, claim []place, a *attempt) *schedule.Tu
 	return first
 }
 
-// watch lets others cancel the handler that is about to run; the returned function ends that.
-func (s *seat) watch(stop context.CancelCauseFunc, tasks []task) func() {
-	s.mu.Lock()
-	s.stop, s.lent = stop, tasks
-	switch {
-	case s.shutting:
-		stop(ErrShutdown)
-	default:
-		if cause := s.cause(tasks); cause != nil {
-			stop(cause)
-		}
-	}
-	s.mu.Unlock()
-	return func() {
-		s.mu.Lock()
-		s.stop, s.lent = nil, nil
-		s.mu.Unlock()
-		stop(nil)
-	}
-}
-
-// cancel cancels the running handler's context, if there is one.
-func (s *seat) cancel(cause error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stop != nil {
-		s.stop(cause)
-	}
-}
-
-// shut cancels the running handler's context, and that of one whose claim is under way.
-func (s *seat) shut() {
-	s.mu.Lock()
-	s.shutting = true
-	s.mu.Unlock()
-	s.cancel(ErrShutdown)
-}
-
 // cut closes the seat's connection, whatever it is used for.
 func (s *seat) cut() {
 	if at := s.at.Load(); at != nil {
@@ -310,23 +253,17 @@ func (s *seat) beat(ctx context.Context) {
 	if at == nil {
 		return
 	}
-	s.mu.Lock()
-	if s.wake != nil && (*at).HungUp() {
-		s.wake()
+	if wake := s.wake.Load(); wake != nil && (*at).HungUp() {
+		(*wake)()
 	}
-	hold := s.nth
-	s.mu.Unlock()
-	lane := (*at).Lane()
+	hold, lane := s.number(), (*at).Lane()
 	if lane == nil || lane.Running() < s.crew.set.bounds.Heartbeat/2 || !s.beating.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer s.beating.Store(false)
-		err := lane.Beat(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err != nil && ctx.Err() == nil && s.nth == hold && s.stop != nil { // else that handler has ended
-			s.stop(err)
+		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
+			s.cancelIf(hold, err) // else that handler has ended
 		}
 	}()
 }

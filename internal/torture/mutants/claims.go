@@ -86,7 +86,7 @@ var claims = []Mutant{
 	plant("used-up-tried-again",
 		"a job whose attempts are used up is tried once more when the job that blocked its group is gone",
 		test("fifo", "TestTwoBlockAtOnce"),
-		in("fifo/giveup.go", "h.Attempts >= s.maxAttempts(h)", "h.Attempts > s.maxAttempts(h)")),
+		in("fifo/giveup.go", "h.Attempts >= q.maxAttempts(h)", "h.Attempts > q.maxAttempts(h)")),
 	plant("group-passes-what-is-locked",
 		"a job starts before one that an operator has locked, or that somebody is only looking at",
 		run(several, "I4"),

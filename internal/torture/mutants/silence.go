@@ -39,7 +39,7 @@ var silence = []Mutant{
 		run(patient, "I6", "I3-lease", "I3"),
 		in(seatFile, "|| lane.Running() < s.crew", "|| lane.Running().Seconds() > 1 || lane.Running() < s.crew")),
 	plant("lost-lease-not-told", "a handler whose connection is lost is not told",
-		run(cutOff, "I3-lease", "I3").alone(), in(seatFile, "			s.stop(err)\n", "			_ = err\n")),
+		run(cutOff, "I3-lease", "I3").alone(), in(seatFile, "			s.cancelIf(hold, err)", "			_ = err")),
 	plant("silence-unbounded", "a heartbeat waits for its answer for as long as it takes",
 		run(cutOff, "I3-lease", "I3").alone(),
 		in(beatFile, "	defer time.AfterFunc(l.bounds.Silence, func() { _ = l.cut(nil) }).Stop()\n",
