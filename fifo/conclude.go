@@ -174,3 +174,13 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 	}
 	return nil
 }
+
+// oneByOne makes the jobs of a batch that failed run again by themselves.
+func (a *attempt) oneByOne() {
+	a.now = true
+	for i := range a.results {
+		r := &a.results[i]
+		r.place.upTo = r.job.ID
+		r.place.alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 )
 
 // ContentID returns a Message.DedupID that is made of the payload: the SHA-256 of what is stored, in hexadecimal. It
@@ -88,4 +89,8 @@ func (e *entry) dedupGroup() string {
 		return ""
 	}
 	return e.group
+}
+
+func (b batch) deduplicates() bool {
+	return slices.ContainsFunc(b, func(e *entry) bool { return e.dedupID != "" })
 }

@@ -209,10 +209,6 @@ func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, 
 	return b, xid, nil
 }
 
-func (b batch) deduplicates() bool {
-	return slices.ContainsFunc(b, func(e *entry) bool { return e.dedupID != "" })
-}
-
 var errNilTx = errors.New("nil transaction")
 
 // plainTx returns the *sql.Tx inside a bun.Tx, which would format the query itself and lose its parameters.

@@ -194,16 +194,6 @@ func (s *seat) giveBack(a *attempt, tasks []task) {
 
 var errStopped = errors.New("fifo: a job before this one failed")
 
-// oneByOne makes the jobs of a batch that failed run again by themselves.
-func (a *attempt) oneByOne() {
-	a.now = true
-	for i := range a.results {
-		r := &a.results[i]
-		r.place.upTo = r.job.ID
-		r.place.alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
-	}
-}
-
 var (
 	failedBatchStmt  = settles("failed_batch")
 	relaxStmt        = settles("relax")

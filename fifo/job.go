@@ -226,3 +226,6 @@ func lent[T any](j *Job, what func(*lease.Loan) (T, error)) (T, error) {
 	}
 	return got, err
 }
+
+// Cursor returns the job's place in lists, for Page.After. It can be put into a URL as it is.
+func (j *Job) Cursor() string { return position{j.Group(), j.ID}.cursor() }

@@ -16,12 +16,6 @@ type Page struct {
 	Limit int    // how many at most; 0 and negative mean 100
 }
 
-// Cursor returns the job's place in lists, for Page.After. It can be put into a URL as it is.
-func (j *Job) Cursor() string { return position{j.Group(), j.ID}.cursor() }
-
-// Cursor returns the group's place in lists, which is its head's.
-func (s *Status) Cursor() string { return position{s.Group(), s.HeadID}.cursor() }
-
 // A position is a place in lists.
 type position struct {
 	groups.Key

@@ -141,3 +141,6 @@ func (s Scope) groupsBehind(ctx context.Context, from position, limit int, state
 func (c *Client) Groups(ctx context.Context, page Page, states ...State) ([]Status, error) {
 	return c.all().Groups(ctx, page, states...)
 }
+
+// Cursor returns the group's place in lists, which is its head's.
+func (s *Status) Cursor() string { return position{s.Group(), s.HeadID}.cursor() }
