@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 )
 
 func encodePayload(v any) (payload []byte, err error) {
@@ -53,38 +51,19 @@ func hidden(v reflect.Value) bool {
 			return false
 		}
 	}
-	return v.Kind() == reflect.Struct && hasUnexported(v.Type()) && !seen(v.Type(), nil)
-}
-
-// hasUnexported reports whether a struct has an unexported field, apart from "_".
-func hasUnexported(t reflect.Type) bool {
-	for i := range t.NumField() {
-		if f := t.Field(i); f.Name != "_" && !f.IsExported() {
-			return true
-		}
+	if v.Kind() != reflect.Struct {
+		return false
 	}
-	return false
-}
-
-// seen reports whether JSON sees a field of a struct, or of one that is embedded in it.
-func seen(t reflect.Type, within []reflect.Type) bool {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	unexported := false
+	for _, f := range reflect.VisibleFields(v.Type()) {
 		tag := f.Tag.Get("json")
-		name, _, _ := strings.Cut(tag, ",")
-		embedded := f.Type
-		if embedded.Kind() == reflect.Pointer {
-			embedded = embedded.Elem()
-		}
 		switch {
-		case tag == "-":
-		case f.Anonymous && embedded.Kind() == reflect.Struct:
-			if name != "" || !slices.Contains(within, embedded) && seen(embedded, append(within, t)) {
-				return true
-			}
-		case f.IsExported():
-			return true
+		case !f.IsExported():
+			unexported = unexported || len(f.Index) == 1 && f.Name != "_"
+		case tag == "-", f.Anonymous && tag == "": // the fields in it follow
+		default:
+			return false
 		}
 	}
-	return false
+	return unexported
 }
