@@ -46,17 +46,28 @@ func (l *Loan) used() bool {
 	return len(l.stack) > 0
 }
 
-// enter counts a statement of database/sql, unless its transaction has ended.
+// enter counts a statement, unless its transaction has ended. If the job ends before the statement does, the connection
+// is cut off.
 func (l *Loan) enter(n *nest) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.ended:
-		return ErrEnded
-	case n.closed:
-		return sql.ErrTxDone
+	if err := l.usable(n); err != nil {
+		return err
 	}
 	l.busy++
+	return nil
+}
+
+// usable returns an error if a transaction of the handler's has ended, or one around it.
+func (l *Loan) usable(n *nest) error {
+	if l.ended {
+		return ErrEnded
+	}
+	for ; n != nil; n = n.around {
+		if n.closed {
+			return sql.ErrTxDone
+		}
+	}
 	return nil
 }
 

@@ -50,29 +50,12 @@ type nestedTx struct {
 	pgx.Tx // the first one's
 	loan   *Loan
 	nest   *nest
-	parent *nestedTx // that it was begun on, or nil
 }
 
-// enter counts a statement, unless the transaction has ended. If the job ends before the statement does, the connection
-// is cut off.
+// enter is Loan.enter.
 func (t *nestedTx) enter() error {
-	t.loan.mu.Lock()
-	defer t.loan.mu.Unlock()
-	if err := t.open(); err != nil {
-		return err
-	}
-	t.loan.busy++
-	return nil
-}
-
-func (t *nestedTx) open() error {
-	if t.loan.ended {
+	if t.loan.enter(t.nest) != nil {
 		return pgx.ErrTxClosed
-	}
-	for tx := t; tx != nil; tx = tx.parent {
-		if tx.nest.closed {
-			return pgx.ErrTxClosed
-		}
 	}
 	return nil
 }
@@ -92,14 +75,15 @@ func (t *nestedTx) end(ctx context.Context, rollback bool) error {
 func (t *nestedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 	t.loan.mu.Lock()
 	defer t.loan.mu.Unlock()
-	if err := t.open(); err != nil {
-		return nil, err
+	if t.loan.usable(t.nest) != nil {
+		return nil, pgx.ErrTxClosed
 	}
 	n, err := t.loan.nest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &nestedTx{Tx: t.Tx, loan: t.loan, nest: n, parent: t}, nil
+	n.around = t.nest
+	return &nestedTx{Tx: t.Tx, loan: t.loan, nest: n}, nil
 }
 
 // LargeObjects returns what works until the job ends.

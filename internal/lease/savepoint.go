@@ -71,6 +71,7 @@ var ErrEnded = errors.New("lease: the job has ended, and its transaction with it
 // A nest is a transaction that a handler has, by pgx or bun.
 type nest struct {
 	savepoint string
+	around    *nest // that it was begun on with pgx, or nil
 	closed    bool
 	merged    bool // its savepoint has gone with one around it that was released
 }
