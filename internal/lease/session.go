@@ -165,7 +165,9 @@ func (s *session) run() {
 		case s.retryDue():
 			err = s.retry()
 		case len(next) == 0:
-			err = s.beat()
+			if err = s.bounded(nil); Refused(err) { // it tells the server that the worker lives
+				err = nil
+			}
 		}
 		if err == nil && len(next) > 0 {
 			err = s.answer(s.gather(next))
@@ -239,14 +241,6 @@ func (s *session) release(some []release, until time.Time) error {
 		} else if err := s.release(part, until); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// beat tells the server that the worker lives.
-func (s *session) beat() error {
-	if err := s.bounded(nil); err != nil && !Refused(err) {
-		return err
 	}
 	return nil
 }
