@@ -12,10 +12,8 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-var texts = schema.Read(files)
-
 // statement returns that of a file.
-func statement(name string) string { return texts.Named(name) }
+var statement = schema.Read(files).Named
 
 // settleStatements are those that settle a job, by their names. A lane prepares one when it first uses it.
 var settleStatements = make(map[string]string)

@@ -76,7 +76,7 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 			break
 		}
 	}
-	for name := range expiring {
+	for _, name := range expiring {
 		n, err := c.expire(ctx, name)
 		failed = errors.Join(failed, err)
 		if n > 0 && name == "expire_dead_letters" {
@@ -86,8 +86,8 @@ func (c *crew) sweep(ctx context.Context, after groups.Key) (groups.Key, error) 
 	return after, failed
 }
 
-// expiring are the statements that delete what has expired, one for each table: of sql/expire_*.sql.
-var expiring = texts.Beginning("expire_")
+// expiring are the statements that delete what has expired, one for each table.
+var expiring = []string{"expire_dedup", "expire_dead_letters"}
 
 // expire deletes what has expired, in transactions of tuning.Rows rows at most, and returns how many those were.
 func (c *crew) expire(ctx context.Context, name string) (all int64, err error) {
@@ -95,7 +95,7 @@ func (c *crew) expire(ctx context.Context, name string) (all int64, err error) {
 	for begin := time.Now(); ; {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(expiring[name]), tuning.Rows)
+			tag, err := tx.Exec(ctx, client.schema.Qualify(statement(name)), tuning.Rows)
 			n = tag.RowsAffected()
 			return err
 		})

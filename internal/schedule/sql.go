@@ -12,10 +12,8 @@ import (
 //go:embed sql/*.sql
 var files embed.FS
 
-var texts = schema.Read(files)
-
 // statement returns that of a file.
-func statement(name string) string { return texts.Named(name) }
+var statement = schema.Read(files).Named
 
 var (
 	headsSQL              = statement("heads")

@@ -3,7 +3,6 @@ package schema
 import (
 	"embed"
 	"io/fs"
-	"maps"
 	"path"
 	"strings"
 )
@@ -29,13 +28,6 @@ func (s Statements) Named(name string) string {
 		panic("no statement " + name)
 	}
 	return sql
-}
-
-// Beginning returns the statements whose names begin so.
-func (s Statements) Beginning(prefix string) Statements {
-	some := maps.Clone(s)
-	maps.DeleteFunc(some, func(name, _ string) bool { return !strings.HasPrefix(name, prefix) })
-	return some
 }
 
 // Prepared returns the statements by the names under which they are prepared: "pgfifo_" and the file's.
