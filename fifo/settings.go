@@ -77,21 +77,18 @@ func (s Settings) withDefaults() Settings {
 
 // checked returns the settings with their defaults.
 func (s Settings) checked() (Settings, error) {
-	if s.DedupWindow < 0 || s.DedupWindow > MaxDelay {
+	switch {
+	case s.DedupWindow < 0 || s.DedupWindow > MaxDelay:
 		return s, fmt.Errorf("%w: DedupWindow %v is negative, or over %v", ErrInvalidSettings, s.DedupWindow, MaxDelay)
-	}
-	if s.DeadLetterRetention < 0 || s.DeadLetterRetention > maxRetention {
+	case s.DeadLetterRetention < 0 || s.DeadLetterRetention > maxRetention:
 		return s, fmt.Errorf("%w: DeadLetterRetention %v is negative, or over %v",
 			ErrInvalidSettings, s.DeadLetterRetention, maxRetention)
-	}
-	if s.Limit < 0 || s.Limit > MaxLimit {
+	case s.Limit < 0 || s.Limit > MaxLimit:
 		return s, fmt.Errorf("%w: Limit %d is negative, or over %d", ErrInvalidSettings, s.Limit, MaxLimit)
-	}
-	if s.GroupLimit < 0 || s.GroupLimit > MaxGroupLimit {
+	case s.GroupLimit < 0 || s.GroupLimit > MaxGroupLimit:
 		return s, fmt.Errorf("%w: GroupLimit %d is negative, or over %d",
 			ErrInvalidSettings, s.GroupLimit, MaxGroupLimit)
-	}
-	if s.lease() != transaction && s.GroupLimit > 1 {
+	case s.SessionLease && s.GroupLimit > 1:
 		return s, fmt.Errorf("%w: SessionLease and GroupLimit %d exclude each other", ErrInvalidSettings, s.GroupLimit)
 	}
 	return s.withDefaults(), nil
