@@ -29,7 +29,7 @@ func (c *crew) runBeside(
 			c.beside.Delete(conn)
 			closeConn(conn)
 			if time.Since(began) > tuning.Wait {
-				retry.reset()
+				retry.failed = 0
 			}
 		}
 		retry.wait(ctx, err)

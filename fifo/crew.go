@@ -156,7 +156,7 @@ func (c *crew) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() {
-		c.runBeside(ctx, newRedialer(c.log, "scout", &c.scoutSetback), &c.scoutConn, c.scout.Run)
+		c.runBeside(ctx, &redialer{log: c.log, who: "scout", last: &c.scoutSetback}, &c.scoutConn, c.scout.Run)
 	})
 	beside.Go(func() { c.runHeartbeat(aside) })
 	beside.Go(func() { c.runStranded(aside) })
@@ -165,7 +165,8 @@ func (c *crew) run(ctx context.Context) error {
 	}
 	if !c.worker.Client.cfg.PollOnly {
 		beside.Go(func() {
-			c.runBeside(ctx, newRedialer(c.log, "listener", new(atomic.Pointer[setback])), &c.listenConn, c.listen)
+			retry := &redialer{log: c.log, who: "listener", last: new(atomic.Pointer[setback])}
+			c.runBeside(ctx, retry, &c.listenConn, c.listen)
 		})
 	}
 

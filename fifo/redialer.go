@@ -27,12 +27,6 @@ type setback struct {
 	at  time.Time
 }
 
-func newRedialer(log *slog.Logger, who string, last *atomic.Pointer[setback]) *redialer {
-	return &redialer{log: log, who: who, last: last}
-}
-
-func (r *redialer) reset() { r.failed = 0 }
-
 // wait sleeps a little longer each time, unless ctx ends.
 func (r *redialer) wait(ctx context.Context, err error) {
 	if ctx.Err() != nil {

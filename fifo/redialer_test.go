@@ -15,7 +15,7 @@ func TestRedialersDoNotKeepStep(t *testing.T) {
 	const lanes = 50
 	var list [lanes]*redialer
 	for i := range list {
-		list[i] = newRedialer(slog.New(slog.DiscardHandler), "lane", nil)
+		list[i] = &redialer{log: slog.New(slog.DiscardHandler), who: "lane"}
 	}
 	for pause := tuning.Rest; pause < 4*tuning.Grace; pause *= 2 {
 		bound := min(pause, tuning.Grace)
@@ -29,7 +29,7 @@ func TestRedialersDoNotKeepStep(t *testing.T) {
 		require.Greater(t, len(seen), lanes/2, "pauses of up to %v", bound)
 	}
 	for _, r := range list {
-		r.reset()
+		r.failed = 0
 		require.LessOrEqual(t, r.next(), tuning.Rest)
 	}
 }

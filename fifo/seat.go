@@ -64,7 +64,7 @@ func (s *seat) unanswered() *lease.Lane {
 // run works jobs until ctx is done.
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.holder.Close() }()
-	retry := newRedialer(s.crew.log, "lane", &s.crew.laneSetback)
+	retry := &redialer{log: s.crew.log, who: "lane", last: &s.crew.laneSetback}
 	retry.quiet = s.holder.Lane() == nil // it has no connection of its own, so there may be thousands
 	troubled := false
 	for ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (s *seat) run(ctx context.Context) {
 		_, err := s.work(ctx, turn)
 		switch {
 		case err == nil:
-			retry.reset()
+			retry.failed = 0
 			troubled = false
 		case lease.Blames(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
