@@ -16,13 +16,7 @@ import (
 // A Keeper holds groups for a process without a transaction, in one session: the lease of queues with
 // Settings.SessionLease. The default one is that of a Lane.
 //
-// The session has one advisory lock, on a number of its own. A claim is a short transaction that writes the number into
-// the group's row (sql/keep_claim.sql), with a token and the attempt that begins. While the session lives, nobody else
-// claims the group. When it ends, its lock is free, and every group that names it is a dead worker's. Nothing has to be
-// undone before others see that. So any number of groups cost one connection and one lock.
-//
-// A job is settled in a transaction that locks the group's row and finds the token there (Borrower). So what a former
-// holder writes through the job's transaction cannot commit, whatever it believes.
+// The package's documentation has the argument.
 //
 // Its methods are for any goroutine. Whoever made it closes it.
 type Keeper struct {
