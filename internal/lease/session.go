@@ -162,7 +162,7 @@ func (s *session) run() {
 		}
 		var err error
 		switch {
-		case s.retryDue():
+		case len(s.unreleased) > 0 && !time.Now().Before(s.retryAt):
 			err = s.retry()
 		case len(next) == 0:
 			if err = s.bounded(nil); Refused(err) { // it tells the server that the worker lives
@@ -194,9 +194,6 @@ func (s *session) close() {
 	defer cancel()
 	_ = s.conn.Close(ctx)
 }
-
-// retryDue reports whether it is time to make releases again that have failed.
-func (s *session) retryDue() bool { return len(s.unreleased) > 0 && !time.Now().Before(s.retryAt) }
 
 // retryLater keeps releases that have failed: retry makes them again.
 func (s *session) retryLater(failed []release) {
