@@ -48,12 +48,6 @@ type failure struct {
 	stack string
 }
 
-func newAttempt() *attempt {
-	a := &attempt{}
-	a.results, a.calls = a.oneResult[:0], a.oneCall[:0]
-	return a
-}
-
 // add appends a result. The pointer is good until the next one.
 func (a *attempt) add(r result) *result {
 	a.results = append(a.results, r)
@@ -85,7 +79,8 @@ func (a *attempt) unsettle(why error) {
 func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hold) *attempt {
 	stats := &s.crew.worker.stats
 	stats.claims.Add(int64(len(claim)))
-	a := newAttempt()
+	a := new(attempt)
+	a.results, a.calls = a.oneResult[:0], a.oneCall[:0]
 	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
 	if hold == nil {
 		s.overLimit(claim)

@@ -54,7 +54,10 @@ type crew struct {
 
 func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
-	c := &crew{worker: w, set: set, log: log, left: newLeftovers(&w.stats, log), teller: new(teller)}
+	c := &crew{worker: w, set: set, log: log, teller: new(teller)}
+	c.left = &leftovers{
+		stats: &w.stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName),
+	}
 	c.dialer = w.dialer(set)
 	c.turns = schedule.NewTurns(max(tuning.Known/2, 4*set.lanes))
 	for name, q := range set.queues {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -29,7 +28,7 @@ type encoded struct {
 func (h Headers) MarshalJSON() ([]byte, error) {
 	values := make(map[string]any, len(h))
 	for name, v := range h {
-		if values[name] = v; !utf8.ValidString(v) || bytes.IndexByte([]byte(v), 0) >= 0 {
+		if values[name] = v; !storable(v) {
 			values[name] = encoded{[]byte(v)}
 		}
 	}

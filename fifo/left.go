@@ -32,10 +32,6 @@ func (n jobName) String() string { return fmt.Sprintf("%v job %d", n.Key, n.id) 
 
 func nameOf(job *Job) jobName { return jobName{job.Group(), job.ID} }
 
-func newLeftovers(stats *counters, log *slog.Logger) *leftovers {
-	return &leftovers{stats: stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName)}
-}
-
 // close lets go of the handlers that still run.
 func (l *leftovers) close() {
 	l.mu.Lock()

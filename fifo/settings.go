@@ -88,7 +88,7 @@ func (s Settings) checked() (Settings, error) {
 	case s.GroupLimit < 0 || s.GroupLimit > MaxGroupLimit:
 		return s, fmt.Errorf("%w: GroupLimit %d is negative, or over %d",
 			ErrInvalidSettings, s.GroupLimit, MaxGroupLimit)
-	case s.SessionLease && s.GroupLimit > 1:
+	case s.lease() != transaction && s.GroupLimit > 1:
 		return s, fmt.Errorf("%w: SessionLease and GroupLimit %d exclude each other", ErrInvalidSettings, s.GroupLimit)
 	}
 	return s.withDefaults(), nil
