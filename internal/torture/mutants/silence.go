@@ -40,7 +40,7 @@ var silence = []Mutant{
 		in(seatFile, "|| lane.Running() < s.crew", "|| lane.Running().Seconds() > 1 || lane.Running() < s.crew")),
 	plant("lost-lease-not-told", "a handler whose connection is lost is not told",
 		run(cutOff, "I3-lease", "I3").alone(),
-		in(seatFile, "			s.cancelIf(hold, err)", "			_ = err")),
+		in(seatFile, "			s.cancelIf(hold, err)", "			s.cancelIf(hold-1, err)")),
 	plant("silence-unbounded", "a heartbeat waits for its answer for as long as it takes",
 		run(cutOff, "I3-lease", "I3").alone(),
 		in(beatFile, "	defer time.AfterFunc(l.bounds.Silence, func() { _ = l.cut(nil) }).Stop()\n",
