@@ -339,12 +339,3 @@ func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
 	}
 	return keys
 }
-
-// claimable reports whether a claim will look at the group before long.
-func (t *Turn) claimable() bool { return t.state == inLine || t.state == withLane }
-
-// parked reports whether the group waits for the time of this job at its head, if that is known. One that is tried too
-// soon waits again.
-func (t *Turn) parked(id int64, dueIn time.Duration) bool {
-	return t.state == dueLater && t.head == id && (dueIn == 0 || time.Now().Add(dueIn+slack).After(t.at))
-}

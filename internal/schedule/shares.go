@@ -82,18 +82,6 @@ func (t *Turns) pay(turn *Turn) {
 	}
 }
 
-// paid ends that for one turn, which its lane gives back, when the returned function is called: a share whose group is
-// in line again by then has not been idle.
-func (t *Turn) paid() (end func()) {
-	r, part := t.row, t.lanePart
-	t.row, t.lanePart = nil, 0
-	return func() {
-		if part > 0 {
-			r.work(-part)
-		}
-	}
-}
-
 // part returns the row that a group has its turns in: that of its share, or its queue.
 func (t *Turns) part(queue, share string) *row {
 	r := t.line.row(queue)

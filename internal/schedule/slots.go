@@ -72,8 +72,7 @@ func (t *Turns) queueUp(turn *Turn) {
 func (t *Turns) found(key groups.Key, share string) *Turn {
 	turn := &Turn{Key: key, share: share}
 	if was := t.checking[key]; was != nil {
-		turn.tried, turn.misses, turn.unavailable = was.tried, was.misses, was.unavailable
-		turn.troubles, turn.refused, turn.hurried = was.troubles, was.refused, was.hurried
+		turn.tried, turn.misses, turn.unavailable, turn.trouble = was.tried, was.misses, was.unavailable, was.trouble
 		turn.single, turn.noCompany = was.single, was.noCompany
 		delete(t.checking, key)
 	}

@@ -262,7 +262,7 @@ func TestTroubleOverALimit(t *testing.T) {
 		require.Equal(t, "a", turn.GroupID)
 		turns.Free(queue)
 		turns.Done(turn, Outcome{Trouble: true})
-		require.Equal(t, n, turns.known[group("a")].troubles)
+		require.Equal(t, n, turns.known[group("a")].trouble.n)
 		turns.mu.Lock() // its time has come
 		turns.known[group("a")].at = time.Now()
 		turns.mu.Unlock()

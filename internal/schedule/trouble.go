@@ -26,31 +26,41 @@ func troubleDelay(n int) time.Duration {
 	return rest.Nth(n, tuning.Slow, tuning.Long)
 }
 
+// Trouble is a group's.
+type trouble struct {
+	n       int       // how often one after the other
+	last    time.Time // when it was
+	hurried time.Time // when the group was tried last because of a notice
+}
+
+// meet enters that the server has refused something, and returns until when the group is left alone.
+func (t *trouble) meet() time.Time {
+	t.n++
+	t.last = time.Now()
+	return t.last.Add(troubleDelay(t.n))
+}
+
+// forget forgets trouble that is long ago. It is called when a claim begins: a handler may take as long.
+func (t *trouble) forget() {
+	if t.n > 0 && time.Since(t.last) > 2*tuning.Long {
+		t.n = 0
+	}
+}
+
 // leaveAlone parks a group that is in trouble. announced says that a notice came since its claim, which may be older
 // than what the notice tells of.
 func (t *Turns) leaveAlone(turn *Turn, announced bool) {
-	turn.troubles++
-	turn.refused, turn.resting = time.Now(), true
-	at := turn.refused.Add(troubleDelay(turn.troubles))
+	at := turn.trouble.meet()
+	turn.resting = true
 	if announced {
-		at = turn.hurry(at)
+		at = turn.trouble.hurry(at)
 	}
 	t.park(turn, at)
 }
 
-// forgetTrouble forgets trouble that is long ago. It is called when a claim begins: a handler may take as long.
-func (t *Turn) forgetTrouble() {
-	if t.troubles > 0 && time.Since(t.refused) > 2*tuning.Long {
-		t.troubles = 0
-	}
-}
-
-// leftAlone reports whether the group waits because it is in trouble.
-func (t *Turn) leftAlone() bool { return t.state == dueLater && t.resting }
-
 // disturb has a group that is left alone tried soon: a notice told of it.
 func (t *Turns) disturb(turn *Turn) {
-	turn.at = turn.hurry(turn.at)
+	turn.at = turn.trouble.hurry(turn.at)
 	heap.Fix(&t.due, turn.index)
 	if turn.index == 0 {
 		t.earlier.ring()
@@ -60,8 +70,8 @@ func (t *Turns) disturb(turn *Turn) {
 // hurry returns when a group in trouble is tried that a notice told of, and at the given time at the latest. All
 // processes hear the notice. They try at different times within a second, for each would miss the group while another
 // one tries it.
-func (t *Turn) hurry(latest time.Time) time.Time {
-	gap := troubleDelay(t.troubles) / 2
+func (t *trouble) hurry(latest time.Time) time.Time {
+	gap := troubleDelay(t.n) / 2
 	at := time.Now().Add(rand.N(min(gap, tuning.Wait) + 1))
 	if next := t.hurried.Add(gap); next.After(at) {
 		at = next

@@ -18,7 +18,7 @@ func TestTroubleWithJobsBehind(t *testing.T) {
 	for n := range 3 {
 		require.True(t, turns.Again(turn, Outcome{Finished: 1, More: true}), "it will not be")
 		turns.Done(turn, Outcome{Trouble: true})
-		require.Equal(t, n+1, turn.troubles)
+		require.Equal(t, n+1, turn.trouble.n)
 		require.Nil(t, turns.TryNext())
 		turn.at = time.Now()
 		turns.Due()
@@ -27,15 +27,15 @@ func TestTroubleWithJobsBehind(t *testing.T) {
 	for range 2 {
 		turns.Done(turn, Outcome{Missed: true})
 		turn = looked(t, turns)
-		require.Equal(t, 3, turn.troubles, "a miss may be of that trouble's own making")
+		require.Equal(t, 3, turn.trouble.n, "a miss may be of that trouble's own making")
 	}
 	turns.Done(turn, Outcome{Trouble: true})
-	require.Equal(t, 4, turn.troubles)
+	require.Equal(t, 4, turn.trouble.n)
 	turn.at = time.Now()
 	turns.Due()
 	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true})
 	turns.Done(turns.TryNext(), Outcome{Trouble: true})
-	require.Equal(t, 1, turn.troubles, "one of its jobs has been finished")
+	require.Equal(t, 1, turn.trouble.n, "one of its jobs has been finished")
 }
 
 // So it is where all claims behind a trouble are missed until the scout has freed what that has left behind.

@@ -51,14 +51,11 @@ type Turn struct {
 	index          int       // its place in the heap of those that are due later
 	holder         int64     // transaction id of another process's worker
 
-	ahead    int       // jobs behind the head, as far as they were counted; a hint
-	spent    int       // turns since it was found
-	single   int64     // up to this id its jobs run one at a time, for a batch has failed; or 0
-	troubles int       // troubles one after the other
-	refused  time.Time // when the last one was
-	resting  bool      // parked because it is in trouble
-	// hurried is the time of the last try that a notice has brought forward.
-	hurried     time.Time
+	ahead       int   // jobs behind the head, as far as they were counted; a hint
+	spent       int   // turns since it was found
+	single      int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
+	resting     bool  // parked because it is in trouble
+	trouble     trouble
 	misses      misses
 	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
 }
@@ -68,7 +65,7 @@ func (t *Turns) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
 	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
-	turn.forgetTrouble()
+	turn.trouble.forget()
 	turn.allowed = turn.suspect || t.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
 	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
@@ -112,4 +109,28 @@ func (t *Turn) Request() *lease.Request {
 
 func (t *Turn) request(n int) lease.Request {
 	return lease.Request{Key: t.Key, N: n, Floor: t.floor.id, Learned: t.floor.learned, Ahead: t.ahead}
+}
+
+// leftAlone reports whether the group waits because it is in trouble.
+func (t *Turn) leftAlone() bool { return t.state == dueLater && t.resting }
+
+// claimable reports whether a claim will look at the group before long.
+func (t *Turn) claimable() bool { return t.state == inLine || t.state == withLane }
+
+// parked reports whether the group waits for the time of this job at its head, if that is known. One that is tried too
+// soon waits again.
+func (t *Turn) parked(id int64, dueIn time.Duration) bool {
+	return t.state == dueLater && t.head == id && (dueIn == 0 || time.Now().Add(dueIn+slack).After(t.at))
+}
+
+// paid ends what Turns.pay has begun, for a turn that its lane gives back, when the returned function is called: a
+// share whose group is in line again by then has not been idle.
+func (t *Turn) paid() (end func()) {
+	r, part := t.row, t.lanePart
+	t.row, t.lanePart = nil, 0
+	return func() {
+		if part > 0 {
+			r.work(-part)
+		}
+	}
 }

@@ -262,7 +262,7 @@ func (t *Turns) done(turn *Turn, o Outcome) {
 		// or a lower id came late.
 		t.floors.drop(turn.Key)
 	} else {
-		turn.troubles = 0
+		turn.trouble.n = 0
 	}
 	switch {
 	case o.Trouble:
