@@ -7,9 +7,10 @@ import (
 )
 
 // RetryNow ends the delay or the backoff of a job: it runs as soon as its turn comes. That is at once if it is the head
-// of its group, nothing is paused, the queue and the group are under their limits, and the queue is not probed
-// (Unavailable). It keeps its attempts: one that has used them up, in a queue with BlockGroup, blocks its group when
-// its turn comes and does not run. Resume gives it new ones. Workers are told, as by Resume.
+// of its group, nothing is paused, the queue and the group are under their limits, the queue is not probed
+// (Unavailable), and the server has refused nothing about the group (Stats.Troubles): then it may rest for half a
+// minute more. It keeps its attempts: one that has used them up, in a queue with BlockGroup, blocks its group when its
+// turn comes and does not run. Resume gives it new ones. Workers are told, as by Resume.
 //
 // Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and does not wait for a running
 // job. If it did nothing it returns an error that says why: ErrJobHeld for a job that is running, or that somebody else
