@@ -86,3 +86,18 @@ func TestDownWaitsForPreparedJobs(t *testing.T) {
 	exec(t, pool, "COMMIT PREPARED '"+gid+"'")
 	require.ErrorIs(t, Down(ctx, pool, nil), ErrNotEmpty)
 }
+
+// Somebody else drops the tables while Down looks for jobs in them: nothing is left for it to do.
+func TestDownBesideAnother(t *testing.T) {
+	ctx, db := t.Context(), newDatabase(t)
+	pool := db.pool(t)
+	require.NoError(t, Up(ctx, pool, nil))
+	other := begin(t, db.pool(t), "DROP SCHEMA pgfifo CASCADE")
+	done := beside(func() error { return Down(ctx, pool, nil) })
+	awaitLock(t, other, done, `
+		SELECT EXISTS (SELECT FROM pg_locks
+		               WHERE locktype = 'relation' AND NOT granted AND mode = 'AccessShareLock'
+		                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	require.NoError(t, other.Commit(ctx))
+	require.NoError(t, <-done)
+}

@@ -84,7 +84,11 @@ func (m *migrator) refuse(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	const sql = "SELECT EXISTS (SELECT FROM pgfifo.jobs) OR EXISTS (SELECT FROM pgfifo.dead_letters)"
 	var left bool
-	if err := pool.QueryRow(ctx, m.name.Qualify(sql)).Scan(&left); err != nil {
+	err = pool.QueryRow(ctx, m.name.Qualify(sql)).Scan(&left)
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Code == "42P01" {
+		return nil // another Down has dropped the tables since
+	}
+	if err != nil {
 		return fmt.Errorf("migrations: look for jobs in schema %q: %w", m.name, err)
 	}
 	if left {
