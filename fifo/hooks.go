@@ -90,9 +90,12 @@ func (c *Client) hookEnqueue(
 		if !copied {
 			msgs, copied = slices.Clone(msgs), true
 			for i := range msgs {
-				if msgs[i].Headers = maps.Clone(msgs[i].Headers); msgs[i].Headers == nil {
-					msgs[i].Headers = make(Headers)
-				}
+				msgs[i].Headers = maps.Clone(msgs[i].Headers)
+			}
+		}
+		for i := range msgs { // the hook before may have set none
+			if msgs[i].Headers == nil {
+				msgs[i].Headers = make(Headers)
 			}
 		}
 		catch(&err, "Enqueue hook", func() error {

@@ -286,6 +286,26 @@ func TestHooksAreAList(t *testing.T) {
 	}, calls)
 }
 
+// A hook may write headers, whatever the hook before it has made of them.
+func TestEnqueueHooksHaveHeaders(t *testing.T) {
+	hook := func(do func(*fifo.Message)) func(*fifo.Config) {
+		return hooked(fifo.Hooks{
+			Enqueue: func(ctx context.Context, msgs []fifo.Message) (context.Context, func([]fifo.Receipt, error)) {
+				do(&msgs[0])
+				return ctx, nil
+			},
+		})
+	}
+	b := newBed(t, // each goes before those that are there
+		hook(func(m *fifo.Message) { m.Headers["b"] = "2" }),
+		hook(func(m *fifo.Message) { m.Headers = nil }))
+	b.receipts(fifo.Message{Queue: "q", GroupID: "g", Headers: fifo.Headers{"a": "1"}})
+	jobs, err := b.client.Jobs(t.Context(), fifo.Page{})
+	require.NoError(t, err)
+	require.Len(t, jobs, 1)
+	require.Equal(t, fifo.Headers{"b": "2"}, jobs[0].Headers)
+}
+
 func TestSettledHasTheValuesOfTheAbandoned(t *testing.T) {
 	type key struct{}
 	h := newStubborn()
