@@ -34,14 +34,6 @@ type Borrower struct {
 	waits context.Context // the handler's own: when it has ended, no lane is waited for
 }
 
-// Borrow returns a Borrower of the present session, which is opened if there is none.
-func (k *Keeper) Borrow(ctx context.Context) (*Borrower, error) {
-	if err := k.Connect(ctx); err != nil {
-		return nil, err
-	}
-	return &Borrower{keeper: k, session: k.session()}, nil
-}
-
 // Step does what Lane.Step does: it settles what is held, and claims what is next.
 func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	switch {

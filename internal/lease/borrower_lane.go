@@ -22,7 +22,7 @@ import (
 // not quick is settled by a handlers' lane, as long as that takes.
 func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) (*Lane, error) {
 	for n := 1; ; n++ {
-		or := b.keeper.Others
+		or := b.keeper.others.lanes
 		if b.keeper.slow.is(hold.Key) {
 			or, wait = b.keeper.Lanes, waitToTake
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -46,9 +45,9 @@ type Dialer struct {
 	// Without one there are none for bun. Whoever made it closes it.
 	DB *bun.DB
 
-	probing sync.Mutex
-	parsed  atomic.Bool // a server has parsed ownTexts and Statements
-	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
+	probe  probe
+	parsed atomic.Bool // a server has parsed ownTexts and Statements
+	wary   atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -81,7 +80,7 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*l
 		err = errNotWatched
 	} else if !l.pooled {
 		var pid uint32
-		pid, err = d.own(ctx, l.pg())
+		pid, err = d.probe.own(ctx, l)
 		l.stream.pid = int32(pid) //nolint:gosec // as PostgreSQL has it
 	}
 	if err == nil && l.pg().ParameterStatus("in_hot_standby") == "on" {
@@ -107,6 +106,16 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*l
 	return l, nil
 }
 
+// CutStranded is Lane.CutStranded for a connection that Connect has opened.
+func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
+	s, ok := conn.PgConn().Conn().(*stream)
+	if !ok || d.Control == nil || !s.stranded(ctx, d.Control, d.Bounds.WithDefaults().Silence) {
+		return nil
+	}
+	_ = s.Close()
+	return errStranded
+}
+
 // ErrStandby is returned by Dial and Connect when the server is a hot standby: nobody can lock a row there.
 var ErrStandby = errors.New("lease: the server is a hot standby: connect to the primary, " +
 	"with target_session_attrs=read-write and the addresses of both, say")
@@ -128,14 +137,14 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 }
 
 func (d *Dialer) equip(ctx context.Context, l *Lane) error {
-	var local [][2]string // what each transaction sets
+	var each [][2]string // what each transaction sets
 	if l.pooled {
-		local = l.bounds.local(serverVersion(l.pg()))
+		each = local(l.bounds.settings(serverVersion(l.pg())))
 	}
-	restore, err := restoreSQL(ctx, l.pg(), local)
+	restore, err := restoreSQL(ctx, l.pg(), each)
 	if Refused(err) { // not on every server platform
-		local = slices.DeleteFunc(local, func(kv [2]string) bool { return kv[0] == connectionCheck })
-		restore, err = restoreSQL(ctx, l.pg(), local)
+		each = slices.DeleteFunc(each, func(kv [2]string) bool { return kv[0] == connectionCheck })
+		restore, err = restoreSQL(ctx, l.pg(), each)
 	}
 	if err != nil {
 		return err
@@ -151,7 +160,7 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	}
 	l.stmts.add(stmtRestore, restore) // in which a name may be the session's
 	if l.pooled {
-		l.stmts.add(stmtLocal, setLocal(local))
+		l.stmts.add(stmtLocal, setLocal(each))
 	} else if err := l.prepareRestore(ctx); err != nil {
 		return err
 	}

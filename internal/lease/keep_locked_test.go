@@ -12,7 +12,7 @@ import (
 // answering returns a session, and what has it answer one by itself.
 func (s *stage) answering(bounds Bounds) (k *session, answer func(a *ask) *ask) {
 	s.Helper()
-	k, err := s.dialer(bounds).openSession(s.Context(), func(error) {})
+	k, err := openSession(s.Context(), s.dialer(bounds), func(error) {})
 	require.NoError(s, err)
 	s.Cleanup(k.close)
 	return k, func(a *ask) *ask {

@@ -118,7 +118,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 	k := s.keeper()
 	ids := []string{"first", "a", "b", "lost", "taken"}
 	ends := make(map[string]<-chan error)
-	busy, err := k.Others.get(t.Context())
+	busy, err := k.others.lanes.get(t.Context())
 	require.NoError(t, err)
 	for _, id := range ids {
 		s.Enqueue(1, id)
@@ -145,7 +145,7 @@ func TestFailuresAreSettledTogether(t *testing.T) {
 		defer k.others.mu.Unlock()
 		return len(k.others.waiting) == len(ids)-1
 	})
-	k.Others.put(busy)
+	k.others.lanes.put(busy)
 	for _, id := range ids {
 		if err := <-ends[id]; id == "taken" {
 			require.ErrorIs(t, err, ErrNotHeld)
@@ -176,7 +176,7 @@ func TestMarkStaysWithAnUnrecordedAttempt(t *testing.T) {
 		s.Exec("UPDATE pgfifo.jobs SET attempts = 1")
 		calls := append(before, retryIn(hold, 0)...)
 		together := b.settlement(keptHeads(hold), calls)
-		require.ErrorIs(t, k.onLane(k.Others, []*settlement{together}, callEach), errApart)
+		require.ErrorIs(t, k.others.onLane([]*settlement{together}), errApart)
 		_, _, err := b.Step(t.Context(), calls, nil)
 		require.ErrorContains(t, err, "is left as it was")
 		require.ErrorContains(t, b.Record(t.Context(), &hold.Held, calls...), "is left as it was")

@@ -214,9 +214,9 @@ func TestSharedSettlements(t *testing.T) {
 	_, c := held("c", func(h *Hold) []Call { return succeed(h) })
 	_, d := held("d", leaving)
 	require.Len(t, d.calls, 2)
-	require.NoError(t, k.onLane(k.Completions, []*settlement{a}, completeAll))
-	require.NoError(t, k.onLane(k.Completions, []*settlement{b, c}, completeAll))
-	require.NoError(t, k.onLane(k.Others, []*settlement{d}, callEach))
+	require.NoError(t, k.done.onLane([]*settlement{a}))
+	require.NoError(t, k.done.onLane([]*settlement{b, c}))
+	require.NoError(t, k.others.onLane([]*settlement{d}))
 	for _, s := range []*settlement{a, b, c, d} {
 		require.NoError(t, s.err)
 	}

@@ -23,9 +23,6 @@ type Keeper struct {
 	Dialer *Dialer
 	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
-	// Completions and Others are lanes to settle jobs whose handlers had no transaction: to complete those that are
-	// done, and to settle all others. No handler keeps one, and they wait for nobody for long.
-	Completions, Others *Lanes
 	// Lost is told why a session has ended that was not closed. Required.
 	Lost func(why error)
 
@@ -37,19 +34,22 @@ type Keeper struct {
 	failed int      // openings, one after the other
 	closed bool
 
-	done, others gathering
+	done, others gathering // settle jobs whose handlers had no transaction: those that are done, and all others
 	slow         slowSet
 }
 
 // NewKeeper returns one with n lanes for the jobs' transactions. Nothing is dialed yet.
 func NewKeeper(d *Dialer, n int, lost func(why error)) *Keeper {
-	return &Keeper{Dialer: d, Lanes: NewLanes(d, n), Completions: NewLanes(d, 1), Others: NewLanes(d, 1), Lost: lost}
+	k := &Keeper{Dialer: d, Lanes: NewLanes(d, n), Lost: lost}
+	k.done = gathering{lanes: NewLanes(d, 1), by: completeAll, slow: &k.slow}
+	k.others = gathering{lanes: NewLanes(d, 1), by: callEach, slow: &k.slow}
+	return k
 }
 
 // Dials returns what opens its connections, each one.
 func (k *Keeper) Dials() []func(context.Context) error {
 	dials := []func(context.Context) error{k.Connect}
-	for _, some := range []*Lanes{k.Completions, k.Others, k.Lanes} {
+	for _, some := range []*Lanes{k.done.lanes, k.others.lanes, k.Lanes} {
 		for range cap(some.free) {
 			dials = append(dials, some.add)
 		}
@@ -87,7 +87,7 @@ func (k *Keeper) open(ctx context.Context) error {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, k.Dialer.Bounds.WithDefaults().Silence)
 		defer cancel()
-		s, err = k.Dialer.openSession(ctx, k.Lost)
+		s, err = openSession(ctx, k.Dialer, k.Lost)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -109,6 +109,21 @@ func (k *Keeper) session() *session {
 	return k.now
 }
 
+// Borrow returns a Borrower of the present session, which is opened if there is none.
+func (k *Keeper) Borrow(ctx context.Context) (*Borrower, error) {
+	if err := k.Connect(ctx); err != nil {
+		return nil, err
+	}
+	return &Borrower{keeper: k, session: k.session()}, nil
+}
+
+func (k *Keeper) settle(s *settlement) error {
+	if s.calls == nil {
+		return k.done.settle(s)
+	}
+	return k.others.settle(s)
+}
+
 // Close ends the session, and with it what it holds, and closes the lanes. It waits so long for the server to let go of
 // what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
 func (k *Keeper) Close(wait time.Duration) {
@@ -126,8 +141,8 @@ func (k *Keeper) Close(wait time.Duration) {
 		limit.Stop()
 	}
 	k.Lanes.Close()
-	k.Completions.Close()
-	k.Others.Close()
+	k.done.lanes.Close()
+	k.others.lanes.Close()
 }
 
 var errClosed = errors.New("lease: the keeper is closed")

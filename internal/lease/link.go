@@ -1,8 +1,10 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -49,4 +51,17 @@ func (l *link) cut(why error) error {
 	l.lost.Store(true)
 	l.kill()
 	return errors.Join(ErrLost, why)
+}
+
+// Unanswered returns for how long the server has owed the lane an answer, or 0. Any goroutine may call it.
+func (l *link) Unanswered() time.Duration { return l.stream.unanswered() }
+
+// CutStranded gives the connection up if the lane is stranded, and returns an error then. It is to be called again and
+// again: what it finds once may be an answer that is on its way. Any goroutine may call it, while no handler runs: a
+// handler may leave an answer unread.
+func (l *link) CutStranded(ctx context.Context) error {
+	if l.control == nil || !l.stream.stranded(ctx, l.control, l.bounds.Silence) {
+		return nil
+	}
+	return l.cut(errStranded)
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -22,31 +24,38 @@ var ErrPooled = errors.New("lease: a pooler shares the worker's session with oth
 // a pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
 const pooledTries = tuning.Few * tuning.Many
 
+// A probe looks whether a pooler shares the sessions of new connections with others. The zero value is ready.
+type probe struct {
+	mu sync.Mutex // lanes that are dialed at once would take each other's sessions
+}
+
 // own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has
 // been set on it yet.
 //
 // A server tells its backend's pid when a session begins. A pooler tells something else, in any mode; then another
 // transaction is opened through the same pooler, to see whether that gets this connection's session, or this connection
 // another one.
-func (d *Dialer) own(ctx context.Context, conn *pgconn.PgConn) (pid uint32, err error) {
+func (p *probe) own(ctx context.Context, l *link) (pid uint32, err error) {
+	conn := l.pg()
 	pid, err = backend(ctx, conn)
-	if err != nil || pid == conn.PID() || d.Control == nil {
+	if err != nil || pid == conn.PID() || l.control == nil {
 		return pid, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.Bounds.WithDefaults().Silence)
+	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
 	defer cancel()
-	d.probing.Lock() // lanes that are dialed at once would take each other's sessions
-	defer d.probing.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for range pooledTries {
-		if err := d.rival(ctx, conn, pid); err != nil {
+		if err := rival(ctx, l.control, conn, pid); err != nil {
 			return 0, err
 		}
 	}
 	return pid, nil
 }
 
-func (d *Dialer) rival(ctx context.Context, conn *pgconn.PgConn, pid uint32) error {
-	pooled, err := d.Control.Acquire(ctx)
+// rival returns ErrPooled if a transaction of the pool's gets the session, or the connection another one beside it.
+func rival(ctx context.Context, control *pgxpool.Pool, conn *pgconn.PgConn, pid uint32) error {
+	pooled, err := control.Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,10 +109,10 @@ func backend(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
 // session. So it sets nothing for the session, and prepares nothing: statements go as texts, and what a lane sets for
 // its session is set for each transaction.
 
-// local returns what a lane has in its session, as far as a transaction can have it: plans, and how long the server
-// waits for a worker that says nothing, or has died in a statement.
-func (b Bounds) local(serverVersion int) (set [][2]string) {
-	for _, kv := range b.settings(serverVersion) {
+// local returns the settings of a session, as far as a transaction can have them: plans, and how long the server waits
+// for a worker that says nothing, or has died in a statement.
+func local(session [][2]string) (set [][2]string) {
+	for _, kv := range session {
 		if slices.Contains(localSettings, kv[0]) {
 			set = append(set, kv)
 		}

@@ -75,7 +75,7 @@ const (
 )
 
 // openSession opens a session that is to hold groups. The caller starts run.
-func (d *Dialer) openSession(ctx context.Context, lost func(error)) (*session, error) {
+func openSession(ctx context.Context, d *Dialer, lost func(error)) (*session, error) {
 	l, err := d.connect(ctx, d.direct(), false)
 	if err != nil {
 		return nil, err

@@ -25,24 +25,19 @@ type settlement struct {
 // made together.
 var errApart = errors.New("lease: the jobs cannot be settled together")
 
-// A gathering makes settlements of one kind together, in one transaction after the other. The zero value is ready.
+// A gathering makes settlements of one kind together, in one transaction after the other.
 type gathering struct {
+	lanes *Lanes // one, which no handler keeps, and which waits for nobody for long
+	by    func(context.Context, *Lane, []*settlement) error
+	slow  *slowSet // the Keeper's
+
 	mu      sync.Mutex
 	waiting []*settlement
 	busy    bool // somebody makes what is waiting
 }
 
 // settle makes a settlement together with others. It returns ErrNotHeld if the job's group is not the claim's any more.
-func (k *Keeper) settle(s *settlement) error {
-	if s.calls == nil {
-		return k.done.settle(s, func(some []*settlement) error {
-			return k.onLane(k.Completions, some, completeAll)
-		})
-	}
-	return k.others.settle(s, func(some []*settlement) error { return k.onLane(k.Others, some, callEach) })
-}
-
-func (g *gathering) settle(s *settlement, together func([]*settlement) error) error {
+func (g *gathering) settle(s *settlement) error {
 	s.ready = make(chan struct{})
 	g.mu.Lock()
 	g.waiting = append(g.waiting, s)
@@ -50,14 +45,14 @@ func (g *gathering) settle(s *settlement, together func([]*settlement) error) er
 	g.busy = true
 	g.mu.Unlock()
 	if first {
-		go g.settleAll(together)
+		go g.settleAll()
 	}
 	<-s.ready
 	return s.err
 }
 
 // settleAll makes settlements until none waits.
-func (g *gathering) settleAll(together func([]*settlement) error) {
+func (g *gathering) settleAll() {
 	for {
 		g.mu.Lock()
 		some := g.waiting[:min(len(g.waiting), tuning.Rows)]
@@ -67,7 +62,7 @@ func (g *gathering) settleAll(together func([]*settlement) error) {
 		if len(some) == 0 {
 			return
 		}
-		err := together(some)
+		err := g.onLane(some)
 		for _, s := range some {
 			if err != nil {
 				s.err = err
@@ -78,20 +73,18 @@ func (g *gathering) settleAll(together func([]*settlement) error) {
 }
 
 // onLane makes settlements in one transaction of a lane's.
-func (k *Keeper) onLane(
-	of *Lanes, some []*settlement, by func(context.Context, *Lane, []*settlement) error,
-) error {
-	ctx, cancel := context.WithTimeout(ownContext, k.Dialer.Bounds.WithDefaults().Silence)
+func (g *gathering) onLane(some []*settlement) error {
+	ctx, cancel := context.WithTimeout(ownContext, g.lanes.dialer.Bounds.WithDefaults().Silence)
 	defer cancel()
-	lane, err := of.get(ctx)
+	lane, err := g.lanes.get(ctx)
 	if err != nil {
 		return errApart // nothing was sent
 	}
-	defer of.put(lane)
+	defer g.lanes.put(lane)
 	begin := time.Now()
-	err = by(ctx, lane, some)
+	err = g.by(ctx, lane, some)
 	if err == nil || Refused(err) {
-		k.slow.tookTogether(some, time.Since(begin))
+		g.slow.tookTogether(some, time.Since(begin))
 	}
 	if err == nil {
 		return nil

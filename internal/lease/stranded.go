@@ -20,29 +20,6 @@ var errStranded = errors.New("lease: the server owes the session an answer, and 
 // idleSQL tells, on another session, whether a session is known to wait for its client. No row: it has ended.
 const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_stat_get_activity($1)"
 
-// Unanswered returns for how long the server has owed the lane an answer, or 0. Any goroutine may call it.
-func (l *link) Unanswered() time.Duration { return l.stream.unanswered() }
-
-// CutStranded gives the connection up if the lane is stranded, and returns an error then. It is to be called again and
-// again: what it finds once may be an answer that is on its way. Any goroutine may call it, while no handler runs: a
-// handler may leave an answer unread.
-func (l *link) CutStranded(ctx context.Context) error {
-	if l.control == nil || !l.stream.stranded(ctx, l.control, l.bounds.Silence) {
-		return nil
-	}
-	return l.cut(errStranded)
-}
-
-// CutStranded is Lane.CutStranded for a connection that Connect has opened.
-func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
-	s, ok := conn.PgConn().Conn().(*stream)
-	if !ok || d.Control == nil || !s.stranded(ctx, d.Control, d.Bounds.WithDefaults().Silence) {
-		return nil
-	}
-	_ = s.Close()
-	return errStranded
-}
-
 // stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
 // gone, this time and the time before.
 func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
