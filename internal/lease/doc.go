@@ -17,7 +17,7 @@
 //     take.go, lanes.go, settlement.go, slow.go.
 //   - Connections: dialer.go, connection.go, link.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go,
 //     stranded.go, the socket files. A wire sees each statement that is made with pgx (wire.go), a stream each message
-//     of the protocol (stream.go); canceller.go ends a statement.
+//     of the protocol (stream.go, frames.go); canceller.go ends a statement.
 //
 // # The transaction is the lease
 //

@@ -5,17 +5,24 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode"
 )
 
 // ownPrefix begins the names of the statements that a lane prepares.
 const ownPrefix = "pgfifo_"
 
+// A spoil says what statements have done to a session, as far as their texts tell.
+type spoil struct {
+	spoiled     atomic.Bool // one changed it for longer than its transaction
+	deallocated atomic.Bool // one took prepared statements away
+}
+
 // inspect looks at a message with a statement's text, whoever sends it: Query, or Parse, where a name is in front.
-func (s *stream) inspect(msg []byte, kind byte) {
-	whole := len(msg) > len(s.out.head) && msg[0] == kind && int(binary.BigEndian.Uint32(msg[1:])) == len(msg)-1
+func (s *spoil) inspect(msg []byte, kind byte) {
+	whole := len(msg) > headSize && msg[0] == kind && int(binary.BigEndian.Uint32(msg[1:])) == len(msg)-1
 	if whole {
-		msg = msg[len(s.out.head):]
+		msg = msg[headSize:]
 		if kind == 'P' {
 			var name []byte
 			name, msg, _ = bytes.Cut(msg, []byte{0})

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,45 +19,36 @@ var errStranded = errors.New("lease: the server owes the session an answer, and 
 // idleSQL tells, on another session, whether a session is known to wait for its client. No row: it has ended.
 const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_stat_get_activity($1)"
 
-// stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
-// gone, this time and the time before.
-func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
-	if s.pid == 0 || s.unanswered() < silence {
+// A debt is what the server owes a session.
+type debt struct {
+	owed  int       // ReadyForQuery messages that are still to be read
+	asked time.Time // when the server began to owe an answer, the last time
+	idle  time.Time // the asked of an answer on which the server did not work
+}
+
+// unanswered returns for how long the server has owed an answer, or 0.
+func (d *debt) unanswered() time.Duration {
+	if d.owed == 0 || d.asked.IsZero() {
+		return 0
+	}
+	return time.Since(d.asked)
+}
+
+// found enters whether the session was idle, with an answer owed that it was asked for then. It reports whether it was
+// so the time before, too.
+func (d *debt) found(asked time.Time, idle bool) bool {
+	if !idle || d.owed == 0 || !d.asked.Equal(asked) {
+		d.idle = time.Time{}
 		return false
 	}
-	s.mu.Lock()
-	asked := s.asked
-	s.mu.Unlock()
-	idle := false
-	err := control.QueryRow(ctx, idleSQL, s.pid).Scan(&idle)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !idle && !errors.Is(err, pgx.ErrNoRows) || s.owed == 0 || !s.asked.Equal(asked) {
-		s.idle = time.Time{}
-		return false
-	}
-	again := s.idle.Equal(asked)
-	s.idle = asked
+	again := d.idle.Equal(asked)
+	d.idle = asked
 	return again
 }
 
-func (s *stream) unanswered() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.owed == 0 || s.asked.IsZero() {
-		return 0
-	}
-	return time.Since(s.asked)
-}
-
-// unless calls f once nothing has come for so long from now on, until it is stopped. A Read that is under way then may
-// have it called all the same.
-func (s *stream) unless(silence time.Duration, f func()) (stop func()) {
-	late := time.AfterFunc(silence, sync.OnceFunc(f))
-	heard := func() { late.Reset(silence) }
-	s.heard.Store(&heard)
-	return func() {
-		s.heard.Store(nil)
-		late.Stop()
-	}
+// isIdle asks whether a session waits for its client, or has ended.
+func isIdle(ctx context.Context, control *pgxpool.Pool, pid int32) bool {
+	idle := false
+	err := control.QueryRow(ctx, idleSQL, pid).Scan(&idle)
+	return idle || errors.Is(err, pgx.ErrNoRows)
 }

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -31,20 +34,17 @@ type stream struct {
 	free    sync.Cond
 	beating bool   // a heartbeat has what follows to itself
 	out, in frames // what pgx sends, and what the server sends
+	debt           // of what pgx has sent
 	series  bool   // messages have been sent whose Sync has not
-	owed    int    // ReadyForQuery messages that are still to be read
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read
 	readBy  time.Time
 	writeBy time.Time
 	alive   time.Time // the latest moment at which the server was surely not waiting for the worker
 	taken   int       // bytes read since then
-	asked   time.Time // when the server began to owe an answer, the last time
-	idle    time.Time // the asked of an answer on which the server did not work: see stranded
 
-	spoiled     atomic.Bool // a statement changed the session for longer than its transaction
-	deallocated atomic.Bool // a statement took prepared statements away
-	late        atomic.Bool // a cancel request may be on its way
+	spoil             // by statements, whoever sends them
+	late  atomic.Bool // a cancel request may be on its way
 }
 
 // lookAhead is how much of an answer a heartbeat reads for a handler that leaves it in the socket: not much beside what
@@ -312,7 +312,7 @@ func (s *stream) ping() error {
 			b = b[k:]
 		}
 		answer = append(answer, b...)
-		for len(answer) >= 5 {
+		for len(answer) >= headSize {
 			size := 1 + int(binary.BigEndian.Uint32(answer[1:]))
 			if len(answer) < size {
 				break
@@ -337,40 +337,36 @@ func (s *stream) ping() error {
 	}
 }
 
-// frames splits a stream into messages: a type, a length that counts itself, and the rest.
-type frames struct {
-	head [5]byte
-	n    int // how much of head has come; 0 between two messages
-	rest int // how much is to come behind it
+// unanswered returns for how long the server has owed an answer, or 0.
+func (s *stream) unanswered() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.debt.unanswered()
 }
 
-// step goes on to the end of a message, or of b. It returns how much of b that is, and the message's type if it has
-// ended.
-func (f *frames) step(b []byte) (n int, kind byte) {
-	for f.n < len(f.head) && n < len(b) {
-		f.head[f.n] = b[n]
-		f.n++
-		n++
-		if f.n == len(f.head) {
-			f.rest = max(int(int32(binary.BigEndian.Uint32(f.head[1:])))-4, 0)
-		}
+// stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
+// gone, this time and the time before.
+func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
+	if s.pid == 0 || s.unanswered() < silence {
+		return false
 	}
-	if f.n < len(f.head) {
-		return n, 0
-	}
-	k := min(f.rest, len(b)-n)
-	f.rest -= k
-	if f.rest > 0 {
-		return n + k, 0
-	}
-	f.n = 0
-	return n + k, f.head[0]
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
+	idle := isIdle(ctx, control, s.pid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found(asked, idle)
 }
 
-// left returns how much is certainly left of the message that has begun.
-func (f *frames) left() int {
-	if f.n < len(f.head) {
-		return len(f.head) - f.n
+// unless calls f once nothing has come for so long from now on, until it is stopped. A Read that is under way then may
+// have it called all the same.
+func (s *stream) unless(silence time.Duration, f func()) (stop func()) {
+	late := time.AfterFunc(silence, sync.OnceFunc(f))
+	heard := func() { late.Reset(silence) }
+	s.heard.Store(&heard)
+	return func() {
+		s.heard.Store(nil)
+		late.Stop()
 	}
-	return f.rest
 }
