@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/uptrace/bun"
 
 	"github.com/pgfifo/pgfifo/internal/schema"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
@@ -30,12 +31,12 @@ type Lane struct {
 	wary *atomic.Bool // the Dialer's
 	of   *Lanes       // to which it goes back when it was lent; nil: it claims for itself
 
-	inTx   bool    // a transaction is open as far as the lane knows
-	hold   *Hold   // what it holds, if anything
-	loan   *Loan   // the transaction as the handler has it; not nil while there is a hold
-	used   bool    // a handler has taken the transaction since the claim
-	batch  bool    // the savepoint of a batch was made: a handler of several jobs has taken the transaction
-	marked []*Held // heads whose attempts are marked, to be taken back with the transaction
+	inTx  bool  // a transaction is open as far as the lane knows
+	hold  *Hold // what it holds, if anything
+	loan  *Loan // the transaction as the handler has it; not nil while there is a hold
+	used  bool  // a handler has taken the transaction since the claim
+	batch bool  // the savepoint of a batch was made: a handler of several jobs has taken the transaction
+	marks marks // of attempts of what it holds
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -61,93 +62,6 @@ var ErrNotHeld = errors.New("lease: the job is not held any more")
 // errNoRow is the ErrNotHeld of Step: a call has found no row, and what else was in its transaction is committed.
 var errNoRow = fmt.Errorf("%w: a call has found no row", ErrNotHeld)
 
-// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
-// otherwise than it was held, or left it as it was. Any other is the connection's.
-func Refused(err error) bool {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
-		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
-	}
-	return errors.Is(err, ErrNotHeld) || errors.Is(err, errUnchanged)
-}
-
-// ServerWide reports whether a server refuses for reasons that are nobody's in particular: it has no room left, is
-// going down, or has become a standby. Then no group is to blame.
-func ServerWide(err error) bool {
-	code := sqlState(err)
-	if len(code) != 5 {
-		return false
-	}
-	switch code[:2] { // see "PostgreSQL Error Codes" in the manual
-	case "53", "58": // insufficient resources, system error
-		return true
-	case "57": // operator intervention, but for a cancelled statement
-		return code != statementCancelled
-	}
-	return code == "25006" || inRecovery(err) // read only
-}
-
-// inRecovery reports whether BEGIN, which asks for READ WRITE, was refused by a standby. Its text is in the server's
-// language; nothing else of the library's sets a variable that a server refuses as not supported.
-func inRecovery(err error) bool {
-	pgErr := (*pgconn.PgError)(nil)
-	return errors.As(err, &pgErr) && pgErr.Code == notSupported && pgErr.Routine == "call_bool_check_hook"
-}
-
-const (
-	lockNotAvailable   = "55P03"
-	notSupported       = "0A000" // of a prepared statement: its tables were made anew; of BEGIN: see inRecovery
-	noSuchStatement    = "26000"
-	statementCancelled = "57014"
-)
-
-// sqlState returns the code of a server's error, or "" if it is none.
-func sqlState(err error) string {
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
-		return pgErr.Code
-	}
-	return ""
-}
-
-// Blames reports whether a server refuses for a reason of the groups that are asked for, as a trigger has. It is not
-// one that a lock is waited for too long.
-func Blames(err error) bool { return Refused(err) && !ServerWide(err) && !tooLong(err) }
-
-const ( // names of prepared statements
-	stmtBegin      = "pgfifo_begin"
-	stmtCommit     = "pgfifo_commit"
-	stmtChain      = "pgfifo_chain"
-	stmtLock       = "pgfifo_lock"
-	stmtLockMany   = "pgfifo_lock_many"
-	stmtAhead      = "pgfifo_ahead"
-	stmtClaim      = "pgfifo_claim"
-	stmtClaimBatch = "pgfifo_claim_batch"
-	stmtClaimMany  = "pgfifo_claim_many"
-	stmtEvidence   = "pgfifo_evidence"
-	stmtUnmark     = "pgfifo_unmark"
-	stmtCharge     = "pgfifo_charge"
-	stmtRestore    = "pgfifo_restore"
-	stmtPaused     = "pgfifo_paused"
-
-	stmtKeepTake     = "pgfifo_keep_take"
-	stmtKeepTakeJobs = "pgfifo_keep_take_jobs"
-	stmtKeepSame     = "pgfifo_keep_same"
-	stmtKeepEnd      = "pgfifo_keep_end"
-	stmtKeepDone     = "pgfifo_keep_done"
-	stmtBound        = "pgfifo_bound"
-	stmtBoundRest    = "pgfifo_bound_rest"
-	stmtBarely       = "pgfifo_barely"
-	stmtLocal        = "pgfifo_local"
-
-	stmtLockSlot       = "pgfifo_lock_slot"
-	stmtClaimSlot      = "pgfifo_claim_slot"
-	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
-	stmtClaimManySlot  = "pgfifo_claim_many_slot"
-
-	stmtLockGroupSlot  = "pgfifo_lock_group_slot"
-	stmtLockNext       = "pgfifo_lock_next"
-	stmtClaimGroupSlot = "pgfifo_claim_group_slot"
-)
-
 // Close ends the connection, and with it whatever it holds.
 func (l *Lane) Close() error {
 	l.forget()
@@ -168,7 +82,7 @@ func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
 	}
-	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
+	l.hold, l.inTx, l.used, l.batch, l.marks.heads = nil, false, false, false, nil
 }
 
 // Missed returns why the last claim holds nothing, if it does.
@@ -187,6 +101,33 @@ func (l *Lane) begin(p *pipeline) {
 	if l.pooled {
 		p.send(stmtLocal, nil, nil)
 	}
+}
+
+// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
+// becomes of the evidence that their locks leave.
+//
+// It takes a connection of the Control pool for a moment, and waits a second for one at most, and for the server as
+// long as the lane does. The lane takes the marks back when the heads are settled or given back. A mark that comes
+// later than that is not made.
+//
+// It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin then. Somebody
+// else may have claimed the heads before the marks were there to be seen. It returns ErrPaused if marking has taken
+// long, and a pause has come meanwhile, whether the marks were made or not; but a job of a group of which several may
+// run has started with its mark, and is not given back for a pause.
+func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
+	begin := time.Now()
+	err := l.marks.add(ctx, heads)
+	if time.Since(begin) < tuning.Look || errors.Is(err, ErrLost) || l.HungUp() || l.hold.GroupSlot {
+		return err
+	}
+	switch paused, failed := pausedSince(l.pipeline(ctx), l.hold); {
+	case failed != nil:
+		_ = l.Close()
+		return fmt.Errorf("%w: look for a pause: %w", ErrLost, failed)
+	case paused:
+		return ErrPaused
+	}
+	return err
 }
 
 // Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -21,52 +21,22 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // ErrPaused is returned by Mark: what is held has been paused since it was claimed.
 var ErrPaused = errors.New("lease: paused since it was claimed")
 
-// Mark marks the attempts of held heads as begun, durably: if they die, whoever claims them next knows, whatever
-// becomes of the evidence that their locks leave.
-//
-// It takes a connection of the Control pool for a moment, and waits a second for one at most, and for the server as
-// long as the lane does. The lane takes the marks back when the heads are settled or given back. A mark that comes
-// later than that is not made.
-//
-// It returns ErrLost if the claim has ended by the time the marks are committed: nothing of it may begin then. Somebody
-// else may have claimed the heads before the marks were there to be seen. It returns ErrPaused if marking has taken
-// long, and a pause has come meanwhile, whether the marks were made or not; but a job of a group of which several may
-// run has started with its mark, and is not given back for a pause.
-func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
-	begin := time.Now()
-	err := l.mark(ctx, heads)
-	if time.Since(begin) < tuning.Look || errors.Is(err, ErrLost) || l.HungUp() || l.hold.GroupSlot {
-		return err
-	}
-	if paused := l.paused(ctx); paused != nil {
-		return paused
-	}
-	return err
+// marks are those of the attempts that a lane's handlers have begun, to be taken back with its transaction.
+type marks struct {
+	on     *link // the lane's
+	schema schema.Name
+	heads  []*Held
 }
 
-// paused returns ErrPaused if a pause has come for what is held.
-func (l *Lane) paused(ctx context.Context) error {
-	paused, p := false, l.pipeline(ctx)
-	ids := columnsOf(slices.Collect(l.hold.Heads())).groups
-	p.send(stmtPaused, [][]byte{[]byte(l.hold.Queue), ids}, func(r *rowReader) { paused = r.bool() })
-	switch err := p.exchange(); {
-	case err != nil:
-		_ = l.Close()
-		return fmt.Errorf("%w: look for a pause: %w", ErrLost, err)
-	case paused:
-		return ErrPaused
-	}
-	return nil
-}
-
-func (l *Lane) mark(ctx context.Context, heads []*Held) error {
+// add marks the attempts of heads in a transaction of its own, and looks whether their claim is open then.
+func (m *marks) add(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	if l.control == nil {
+	if m.on.control == nil {
 		return ErrNoControl
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
+	ctx, cancel := context.WithTimeout(ctx, m.on.bounds.Silence)
 	defer cancel()
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
 	attempts, xids, slots := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))
@@ -78,15 +48,15 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 	// tell of a crash as well.
 	wait, stop := context.WithTimeout(ctx, tuning.Wait)
 	defer stop()
-	conn, err := l.control.Acquire(wait)
+	conn, err := m.on.control.Acquire(wait)
 	if err == nil {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
-		l.marked = append(l.marked, heads...)
+		m.heads = append(m.heads, heads...)
 		var b pgx.Batch
 		held := false
 		b.Queue(beginSQL)
-		b.Queue(l.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
+		b.Queue(m.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
 		b.Queue(commitSQL)
 		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 		if err = conn.SendBatch(ctx, &b).Close(); err == nil && !held {
@@ -97,6 +67,14 @@ func (l *Lane) mark(ctx context.Context, heads []*Held) error {
 		return fmt.Errorf("lease: mark: %w", err)
 	}
 	return nil
+}
+
+// pausedSince reports whether a pause has come for what is held.
+func pausedSince(p *pipeline, hold *Hold) (paused bool, err error) {
+	ids := columnsOf(slices.Collect(hold.Heads())).groups
+	p.send(stmtPaused, [][]byte{[]byte(hold.Queue), ids}, func(r *rowReader) { paused = r.bool() })
+	err = p.exchange()
+	return paused, err
 }
 
 // unmarkArgs returns the parameters of unmark.sql for jobs.

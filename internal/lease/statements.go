@@ -14,6 +14,42 @@ import (
 // statements are those of a session, by name.
 type statements map[string]*pgconn.StatementDescription
 
+const ( // names of prepared statements
+	stmtBegin      = "pgfifo_begin"
+	stmtCommit     = "pgfifo_commit"
+	stmtChain      = "pgfifo_chain"
+	stmtLock       = "pgfifo_lock"
+	stmtLockMany   = "pgfifo_lock_many"
+	stmtAhead      = "pgfifo_ahead"
+	stmtClaim      = "pgfifo_claim"
+	stmtClaimBatch = "pgfifo_claim_batch"
+	stmtClaimMany  = "pgfifo_claim_many"
+	stmtEvidence   = "pgfifo_evidence"
+	stmtUnmark     = "pgfifo_unmark"
+	stmtCharge     = "pgfifo_charge"
+	stmtRestore    = "pgfifo_restore"
+	stmtPaused     = "pgfifo_paused"
+
+	stmtKeepTake     = "pgfifo_keep_take"
+	stmtKeepTakeJobs = "pgfifo_keep_take_jobs"
+	stmtKeepSame     = "pgfifo_keep_same"
+	stmtKeepEnd      = "pgfifo_keep_end"
+	stmtKeepDone     = "pgfifo_keep_done"
+	stmtBound        = "pgfifo_bound"
+	stmtBoundRest    = "pgfifo_bound_rest"
+	stmtBarely       = "pgfifo_barely"
+	stmtLocal        = "pgfifo_local"
+
+	stmtLockSlot       = "pgfifo_lock_slot"
+	stmtClaimSlot      = "pgfifo_claim_slot"
+	stmtClaimBatchSlot = "pgfifo_claim_batch_slot"
+	stmtClaimManySlot  = "pgfifo_claim_many_slot"
+
+	stmtLockGroupSlot  = "pgfifo_lock_group_slot"
+	stmtLockNext       = "pgfifo_lock_next"
+	stmtClaimGroupSlot = "pgfifo_claim_group_slot"
+)
+
 // unprepared returns statements as they are before they are prepared.
 func unprepared(name schema.Name, some ...map[string]string) statements {
 	s := make(statements)

@@ -80,6 +80,26 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	return hold, true, nil
 }
 
+// take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
+// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits
+// for whoever has a row locked.
+func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
+	l.loan = nil // that of the job before
+	p := l.pipeline(ctx)
+	l.begin(p)
+	taken := sendTake(p, hold, wait)
+	xid, err := taken(p.exchange())
+	if err != nil {
+		l.rollback(ctx)
+		return fmt.Errorf("lease: take: %w", err)
+	}
+	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest} // as if it had claimed them
+	l.hold.Seen.XID = xid
+	l.loan, l.inTx = loan, true
+	loan.lane = l
+	return nil
+}
+
 // A sentStep is what a step has sent. Its numbers say how many answers are to be read until something is so.
 type sentStep struct {
 	calls     bool    // there are calls
@@ -91,9 +111,9 @@ type sentStep struct {
 
 // sendCalls settles what is held.
 func (l *Lane) sendCalls(p *pipeline, calls []Call) sentStep {
-	sent := sentStep{marked: l.marked}
-	if len(l.marked) > 0 {
-		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(l.marked)})
+	sent := sentStep{marked: l.marks.heads}
+	if len(sent.marked) > 0 {
+		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(sent.marked)})
 	}
 	if len(calls) == 0 {
 		return sent
@@ -274,7 +294,7 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.Heads() {
 		switch {
 		case h.marked:
-			lost, l.marked = append(lost, h), append(l.marked, h)
+			lost, l.marks.heads = append(lost, h), append(l.marks.heads, h)
 		case h.perhapsLost():
 			asked = append(asked, h)
 		}

@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/pgfifo/pgfifo/internal/array"
@@ -38,24 +36,20 @@ func tooLong(err error) bool {
 	return code == lockNotAvailable || code == statementCancelled
 }
 
-// take begins a transaction in which the lane holds what a session has claimed: from then on it is as if the lane had
-// claimed it. It returns ErrNotHeld if some of that is not the claim's any more; then the lane holds nothing. It waits
-// for whoever has a row locked.
-func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) error {
-	l.loan = nil // that of the job before
+// sendTake adds the taking of what a session has claimed. Call taken with what has become of the pipeline: it returns
+// the transaction, or ErrNotHeld if some of that is not the claim's any more.
+func sendTake(p *pipeline, hold *Hold, wait patience) (taken func(error) (xid int64, err error)) {
 	heads, behind := keptHeads(hold), keptBehind(hold)
 	c := columnsOf(heads)
-	p := l.pipeline(ctx)
-	l.begin(p)
 	if bound := boundBy[wait]; bound != "" {
 		p.send(bound, nil, nil)
 	}
 	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
-	taken := 0
+	got := 0
 	p.send(stmtKeepTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, nth(len(heads), func(r *rowReader, n int) {
 		heads[n].Place = r.place()
 		heads[n].Seen.XID = r.int64()
-		taken++
+		got++
 	}))
 	same := make([]bool, len(behind))
 	if len(behind) > 0 {
@@ -64,24 +58,20 @@ func (l *Lane) take(ctx context.Context, hold *Hold, loan *Loan, wait patience) 
 	if wait == waitToTake {
 		p.send(stmtWaitLong, nil, nil)
 	}
-	err := p.exchange()
-	for n, h := range behind { // a changed job loses its place: the call that settles it finds no row
-		if err == nil && !same[n] {
-			h.Place = Place{}
+	return func(err error) (int64, error) {
+		switch {
+		case err != nil:
+			return 0, err
+		case got < len(heads):
+			err = ErrNotHeld
 		}
+		for n, h := range behind { // a changed job loses its place: the call that settles it finds no row
+			if !same[n] {
+				h.Place = Place{}
+			}
+		}
+		return heads[0].Seen.XID, err
 	}
-	if err == nil && taken < len(heads) {
-		err = ErrNotHeld
-	}
-	if err != nil {
-		l.rollback(ctx)
-		return fmt.Errorf("lease: take: %w", err)
-	}
-	l.hold = &Hold{Held: hold.Held, Rest: hold.Rest} // as if it had claimed them
-	l.hold.Seen.XID = heads[0].Seen.XID
-	l.loan, l.inTx = loan, true
-	loan.lane = l
-	return nil
 }
 
 // keptHeads returns the heads of the groups that a session has and has not let go.

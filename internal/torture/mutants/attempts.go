@@ -79,7 +79,7 @@ var attempts = []Mutant{
 		in(attemptFile, "(s.begun < tuning.Many || h.Attempts > 0 || h.GroupSlot)", "s.begun < -tuning.Many")),
 	plant("mark-not-taken-back", "an attempt that was given back keeps its mark, and is taken for one that died",
 		test("fifo", "TestDrainTimeout"),
-		in(stepFile, "	if len(l.marked) > 0 {\n", "	if len(l.marked) > 0 && l.hold == nil {\n")),
+		in(stepFile, "	if len(sent.marked) > 0 {\n", "	if len(sent.marked) > 0 && l.hold == nil {\n")),
 	plant("mark-found-by-few", "a mark is looked at only by a lane that has claimed as little as the one that made it",
 		test("fifo", "TestMarkIsFoundByAll"),
 		in(stepFile, "		case h.marked:\n",

@@ -76,7 +76,7 @@ var silence = []Mutant{
 				"		if at := s.at.Load(); at != nil && (*at).HungUp() {\n")),
 	plant("standby-blames-groups", "groups rest because their worker's server has become a standby",
 		test(".", "TestPromotedStandby"),
-		in("internal/lease/lane.go", ` || inRecovery(err)`, "")),
+		in("internal/lease/refused.go", ` || inRecovery(err)`, "")),
 	plant("lane-listens",
 		"a job's session listens, so that the cluster's queue of notices waits for the end of the job",
 		run(contended, "I9"),
