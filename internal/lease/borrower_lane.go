@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -154,9 +153,9 @@ func (b *Borrower) returnLane() {
 
 // lending returns the transaction of hold as its next handler is to have it: with the tokens of the claim, for Fence.
 func (b *Borrower) lending(hold *Hold) *Loan {
-	l := &Loan{from: b, fences: make(map[groups.Key]int64, 1)}
+	l := &Loan{from: b}
 	for _, h := range keptHeads(hold) {
-		l.fences[h.Key] = h.token
+		l.fences.add(h.Key, h.token)
 	}
 	return l
 }

@@ -243,6 +243,6 @@ func TestFenceOfAForgottenClaim(t *testing.T) {
 		require.NoError(t, err)
 		var token int64
 		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid+"00000").Scan(&token)
-		require.ErrorIs(t, h.loan.fenceError(err), ErrLost)
+		require.ErrorIs(t, fenceError(err, false), ErrLost)
 	}))
 }

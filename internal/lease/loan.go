@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,25 +19,16 @@ type Loan struct {
 	from      *Borrower // which gets it a lane when it needs one; nil: it has one
 	groupSlot bool      // other jobs of the group may run beside its own
 
-	mu     sync.Mutex // a handler may use several goroutines
-	ended  bool
-	stack  []savepoint // that are there, the first one first; none: the handler did not take the transaction
-	nested int         // how many transactions are open
-	undone bool        // nothing has been written since the last savepoint, and none is open
-	pgxTx  *nestedTx
-	bunTx  *nestedBun
-	gone   []*sql.Tx // ended with the one around them, and open as far as database/sql knows
-	large  []pgx.Tx  // whose large objects the handler has asked for
-	spilt  error     // what was rolled back is not undone
+	mu    sync.Mutex // a handler may use several goroutines
+	ended bool
+	busy  int // statements of its transactions that are under way
+	savepoints
+	pgxTx *nestedTx // the last one
+	bun   bunTxs
+	large []pgx.Tx // whose large objects the handler has asked for
 
 	prepared bool // the lane's statements were prepared again behind it
-
-	busy int // statements of bunTx in the driver
-	rows int // of bunTx that are open
-
-	begin   *ticket    // by which bunTx is begun now
-	fencing sync.Mutex // held while a token is drawn
-	fences  map[groups.Key]int64
+	fences   fences
 }
 
 // used reports whether the handler asked for the transaction.
@@ -84,17 +76,11 @@ func (l *Loan) Ended() bool {
 	return l.ended
 }
 
-// spilled returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun on
-// bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
+// spilled is savepoints.spilled.
 func (l *Loan) spilled() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.stack {
-		if s.ctx != nil && s.ctx.Err() != nil && l.spilt == nil {
-			l.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, s.ctx.Err())
-		}
-	}
-	return l.spilt
+	return l.savepoints.spilled()
 }
 
 // end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that
@@ -103,11 +89,9 @@ func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
 	busy = l.busy > 0
-	txs, rows := l.gone, l.rows
-	if l.bunTx != nil {
-		txs = append(txs, l.bunTx.Tx.Tx)
-	}
-	l.bunTx, l.pgxTx, l.gone = nil, nil, nil
+	l.bun.replace(nil)
+	txs, rows := l.bun.gone, l.bun.rows
+	l.pgxTx, l.bun.gone = nil, nil
 	l.mu.Unlock()
 	if busy {
 		_ = l.lane.cut(nil)
@@ -162,23 +146,69 @@ func (l *Loan) endLargeObjects() {
 	}
 }
 
+// Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
+// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
+// does, and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same
+// number.
+//
+// It returns ErrLost if the claim's transaction has ended: somebody else may hold the group.
+func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
+	l.fences.mu.Lock()
+	defer l.fences.mu.Unlock()
+	token, ok := l.fences.tokens[key]
+	switch {
+	case l.from != nil && l.Ended():
+		return 0, ErrEnded
+	case l.from != nil && (!ok || l.from.session.ended()):
+		return 0, fmt.Errorf("lease: fence: %w", ErrLost)
+	case ok:
+		return token, nil
+	case l.lane.control == nil:
+		return 0, ErrNoControl
+	}
+	xid, err := l.claim(ctx, key)
+	if err == nil {
+		token, err = drawToken(ctx, l.lane, key, xid)
+	}
+	if err != nil {
+		return 0, fenceError(err, l.lane.Closed())
+	}
+	l.fences.add(key, token)
+	return token, nil
+}
+
+// claim returns the id of the transaction that claimed the group, which must be the one that is open.
+func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error) {
+	tx, err := l.beside(ctx)
+	if err != nil {
+		return "", err
+	}
+	sql := statement("fence_claim")
+	if l.groupSlot {
+		sql = strings.Replace(sql, "queue_groups", "group_slots", 1)
+	}
+	err = tx.QueryRow(ctx, l.lane.schema.Qualify(sql), key.Queue, key.GroupID).Scan(&xid)
+	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
+		err = rolled
+	}
+	return xid, err
+}
+
+// beside returns a transaction of its own within the job's, also if the handler has one.
+func (l *Loan) beside(ctx context.Context) (pgx.Tx, error) {
+	l.mu.Lock()
+	last, open := l.pgxTx, l.pgxTx.open()
+	l.mu.Unlock()
+	if open {
+		return last.Begin(ctx)
+	}
+	return l.PgxTx(ctx)
+}
+
 // borrow sees to it that the loan has a lane.
 func (l *Loan) borrow(ctx context.Context) error {
 	if l.from == nil {
 		return nil
 	}
 	return l.from.borrow(ctx, l)
-}
-
-// nest opens another transaction for the handler.
-func (l *Loan) nest(ctx context.Context) (*nest, error) {
-	n, begin, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := l.lane.conn.Conn().Exec(ctx, begin); err != nil {
-		l.shut(n) // whether its savepoint is there is not known
-		return nil, err
-	}
-	return n, nil
 }

@@ -1,12 +1,10 @@
 package lease
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -14,103 +12,32 @@ import (
 	"github.com/uptrace/bun"
 )
 
-// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
-// hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that asks for the transaction while it
-// is being begun, with the context that it was given, gets an error. Anybody else waits, until the context ends.
-func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
-	if err := l.borrow(ctx); err != nil {
-		return bun.Tx{}, err
-	}
-	t := &ticket{loan: l, done: make(chan struct{})}
-	if tx, err := l.presentBunTx(ctx, t); tx != nil || err != nil {
-		return cmp.Or(tx, &nestedBun{}).Tx, err
-	}
-	defer l.begun(t)
-	db := l.lane.db
-	if db == nil {
-		return bun.Tx{}, errNoDB
-	}
-	if db.Stats().MaxOpenConnections > 0 { // handlers that use the DB beside their transactions would wait for ever
-		return bun.Tx{}, errMaxOpen
-	}
-	ctx = context.WithValue(ctx, beginKey{}, t)
-	// Not ctx itself: database/sql would roll back when it ends, beside the handler's own use of the connection.
-	tx, err := db.WithQueryHook(t).BeginTx(context.WithoutCancel(ctx), nil)
-	if err != nil {
-		return bun.Tx{}, fmt.Errorf("lease: begin: %w", err)
-	}
-	if !t.used.Load() { // it is a transaction of its own, on a connection that the DB has kept
-		_ = tx.Tx.Rollback()
-		return bun.Tx{}, errIdle
-	}
-	if err := l.keepBunTx(&nestedBun{tx, t.nest}); err != nil {
-		_ = tx.Tx.Rollback() // no SQL, see laneTx
-		return bun.Tx{}, err
-	}
-	return tx, nil
-}
-
 // nestedBun is a bun.Tx that BunTx has returned.
 type nestedBun struct {
 	bun.Tx
 	nest *nest
 }
 
-// keepBunTx returns an error if the transaction has ended while a query hook was called.
-func (l *Loan) keepBunTx(tx *nestedBun) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.ended:
-		return ErrEnded
-	case tx.nest.closed:
-		return sql.ErrTxDone
+func (t *nestedBun) open() bool { return t != nil && !t.nest.closed }
+
+// bunTxs are those of a Loan, one after the other.
+type bunTxs struct {
+	last  *nestedBun
+	begin *ticket   // by which the next one is begun now
+	gone  []*sql.Tx // which have not ended by themselves, and are open as far as database/sql knows
+	rows  int       // that are open
+}
+
+// replace has another one be the last, or none.
+func (b *bunTxs) replace(tx *nestedBun) {
+	if b.last.open() || b.last != nil && b.last.nest.cut {
+		b.gone = append(b.gone, b.last.Tx.Tx)
 	}
-	l.bunTx = tx
-	return nil
+	b.last = tx
 }
 
 // beginKey is for the ticket of the BEGIN that a query hook's context is of.
 type beginKey struct{}
-
-// presentBunTx returns the transaction that is open, or nil if it is to be begun with the ticket. It waits for one that
-// another goroutine begins.
-func (l *Loan) presentBunTx(ctx context.Context, t *ticket) (*nestedBun, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.begin != nil && !l.ended {
-		other := l.begin
-		if ctx.Value(beginKey{}) == other {
-			return nil, errBegin
-		}
-		l.mu.Unlock()
-		var err error
-		select {
-		case <-other.done:
-		case <-ctx.Done():
-			err = fmt.Errorf("lease: begin: %w", ctx.Err())
-		}
-		l.mu.Lock()
-		if err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case l.ended:
-		return nil, ErrEnded
-	case l.bunTx != nil:
-		return l.bunTx, l.there()
-	}
-	l.begin = t
-	return nil, nil
-}
-
-func (l *Loan) begun(t *ticket) {
-	l.mu.Lock()
-	l.begin = nil
-	l.mu.Unlock()
-	close(t.done)
-}
 
 var (
 	errNoDB    = errors.New("lease: the Dialer has no DB")
@@ -256,12 +183,6 @@ func (r laneRows) Next(dest []driver.Value) error {
 func (r laneRows) Close() error {
 	defer r.conn.loan.opened(-1)
 	return r.Rows.Close()
-}
-
-func (l *Loan) opened(n int) {
-	l.mu.Lock()
-	l.rows += n
-	l.mu.Unlock()
 }
 
 func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {

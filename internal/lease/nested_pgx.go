@@ -2,47 +2,12 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
-
-// PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
-// job's success, and undone if the attempt fails, whether or not it was committed by itself; Rollback undoes it alone.
-// Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has
-// ended.
-func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("lease: begin: %w", err)
-	}
-	if err := l.borrow(ctx); err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pgxTx != nil && !l.ended {
-		if err := l.there(); err != nil {
-			return nil, err
-		}
-		return l.pgxTx, nil
-	}
-	n, begin, err := l.open()
-	if err != nil {
-		return nil, err
-	}
-	// If the context ended meanwhile, pgx would close the connection. The commit query is that of endLargeObjects.
-	tx, err := l.lane.conn.Conn().BeginTx(context.WithoutCancel(ctx),
-		pgx.TxOptions{BeginQuery: begin, CommitQuery: "-- ended"})
-	if err != nil {
-		l.shut(n) // whether its savepoint is there is not known
-		return nil, fmt.Errorf("lease: begin: %w", err)
-	}
-	l.pgxTx = &nestedTx{Tx: tx, loan: l, nest: n}
-	return l.pgxTx, nil
-}
 
 // nestedTx ends a savepoint where pgx.Tx would end the transaction, and is closed when its job ends: whoever kept it
 // would write into the next job's transaction. So is what was begun on it, which has a savepoint, too.
@@ -51,6 +16,8 @@ type nestedTx struct {
 	loan   *Loan
 	nest   *nest
 }
+
+func (t *nestedTx) open() bool { return t != nil && !t.nest.closed }
 
 // enter is Loan.enter.
 func (t *nestedTx) enter() error {

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
@@ -65,148 +63,12 @@ var savepointSQL = map[string]string{
 // cannot be committed. All of that is undone, and the jobs are as they were.
 var ErrGivenBack = errors.New("lease: the batch cannot be committed, and is given back")
 
-// ErrEnded is returned when a transaction is asked for after its job has ended.
-var ErrEnded = errors.New("lease: the job has ended, and its transaction with it")
-
-// A nest is a transaction that a handler has, by pgx or bun.
-type nest struct {
-	savepoint string
-	around    *nest // that it was begun on with pgx, or nil
-	closed    bool
-	merged    bool // its savepoint has gone with one around it that was released
-}
-
-// errNotUndone says that a Rollback could not be sent. Nothing of the handler's may be committed then.
-var errNotUndone = errors.New("lease: a transaction of the handler's could not be rolled back")
-
-var errMerged = fmt.Errorf("%w: the one around it has been committed", errNotUndone)
-
-// open returns another transaction for the handler, and the SQL that opens it.
-func (l *Loan) open() (*nest, string, error) {
-	if l.ended {
-		return nil, "", ErrEnded
-	}
-	n := &nest{savepoint: outerSavepoint}
-	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
-	switch top := len(l.stack) - 1; {
-	case top < 0 && len(l.lane.hold.Rest) > 0 && !l.lane.batch:
-		l.lane.batch, sql = true, "SAVEPOINT "+batchSavepoint+"; "+sql
-	case top < 0:
-	case l.undone && l.stack[top].nest != nil: // the savepoint is there, and nothing behind it
-		n.savepoint, sql = l.stack[top].nest.savepoint, handlerSettings[len("; "):]
-		l.stack = l.stack[:top]
-	default:
-		n.savepoint += "_" + strconv.Itoa(top+1)
-		sql = "SAVEPOINT " + n.savepoint
-	}
-	l.stack, l.undone = append(l.stack, savepoint{nest: n}), false
-	l.nested++
-	return n, sql, nil
-}
-
-// there returns an error if the handler has ended the transaction by hand: what it wrote would be committed at once.
-func (l *Loan) there() error {
-	if l.lane.pg().TxStatus() == 'I' {
-		return errEndedByHand
-	}
-	return nil
-}
-
-var errEndedByHand = fmt.Errorf("%w: the handler ended the job's transaction", ErrNotHeld)
-
-// close ends a transaction of the handler's. A failed one is rolled back, and with it those that were begun in it.
-func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
-	conn := l.lane.conn.Conn()
-	l.mu.Lock()
-	if l.ended {
-		l.mu.Unlock()
-		return ErrEnded
-	}
-	l.busy++ // whoever ends the loan meanwhile ends the connection: the next job has savepoints of the same names
-	defer l.leave()
-	gone := n.closed // the one around it was rolled back
-	failed := gone || conn.PgConn().TxStatus() == 'E'
-	undo := !gone && (rollback || failed)
-	l.shut(n)
-	release := false
-	switch top := len(l.stack) - 1; {
-	case n.merged && undo:
-		l.spilt = errMerged
-		l.mu.Unlock()
-		return errMerged
-	case undo:
-		l.cut(1 + slices.IndexFunc(l.stack, func(s savepoint) bool { return s.nest == n }))
-		l.undone = l.nested == 0
-	case !gone && !n.merged && top > 0 && l.stack[top].nest == n: // or savepoints would pile up
-		l.stack, release = l.stack[:top], true
-	}
-	l.mu.Unlock()
-	switch {
-	case undo:
-		if err := l.undo(ctx, n); err != nil {
-			return err
-		}
-	case release: // if it cannot be sent, the savepoint stays, and nobody knows its name any more
-		if _, err := conn.Exec(ctx, "RELEASE SAVEPOINT "+n.savepoint); err != nil && conn.PgConn().TxStatus() == 'E' {
-			return err
-		}
-	}
-	if failed && !rollback {
-		return pgx.ErrTxCommitRollback
-	}
-	return nil
-}
-
-// undo goes back to a savepoint, also if the handler's context has ended: pgx ends the connection if it cannot roll
-// back, and who uses its transactions relies on that. If it is not done, nothing of the handler's is committed.
-func (l *Loan) undo(ctx context.Context, n *nest) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.bounds.Silence)
-	defer cancel()
-	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
-	if err != nil {
-		l.spill(nil, err)
-	}
-	return err
-}
-
-// spill notes that something which the handler has rolled back is not undone. If it was in a transaction that has ended
-// since, it is.
-func (l *Loan) spill(within *nest, why error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if within == nil || !within.closed {
-		l.spilt = fmt.Errorf("%w: %w", errNotUndone, why)
-	}
-}
-
-// cut keeps the first left savepoints, and ends the transactions of the others.
-func (l *Loan) cut(left int) {
-	cut := l.stack[left:]
-	l.stack = l.stack[:left]
-	for _, s := range cut {
-		if s.nest == nil {
-			continue
-		}
-		if l.bunTx != nil && l.bunTx.nest == s.nest {
-			l.gone = append(l.gone, l.bunTx.Tx.Tx)
-		}
-		l.shut(s.nest)
-	}
-}
-
-// shut makes a transaction unusable. Who asks for one is given another.
-func (l *Loan) shut(n *nest) {
-	if n.closed {
-		return
-	}
-	n.closed = true
-	l.nested--
-	if l.pgxTx != nil && l.pgxTx.nest == n {
-		l.pgxTx = nil
-	}
-	if l.bunTx != nil && l.bunTx.nest == n {
-		l.bunTx = nil
-	}
+// savepoints are those in which a handler has its transactions. The zero value has none.
+type savepoints struct {
+	stack  []savepoint // that are there, the first one first; none: the handler did not take the transaction
+	nested int         // how many transactions are open
+	undone bool        // nothing has been written since the last savepoint, and none is open
+	spilt  error       // what was rolled back is not undone
 }
 
 // A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun
@@ -217,54 +79,111 @@ type savepoint struct {
 	ctx  context.Context //nolint:containedctx // bun's: it releases its savepoint with it; nil after a rollback to it
 }
 
-// passes looks at a statement of the handler's that has succeeded: a savepoint made by hand, as bun does, has the
-// transactions and savepoints that were begun behind it. If it is gone back to, they have ended; if it is released,
-// they cannot be undone any more.
-func (l *Loan) passes(ctx context.Context, sql string) {
-	word, rest := firstWord(sql)
-	verb := strings.ToUpper(word)
-	switch verb {
-	case "SAVEPOINT", "RELEASE", "ROLLBACK":
+// open returns another transaction, and the SQL that opens it.
+func (s *savepoints) open() (*nest, string) {
+	n := &nest{savepoint: outerSavepoint}
+	sql := "SAVEPOINT " + outerSavepoint + handlerSettings
+	switch top := len(s.stack) - 1; {
+	case top < 0:
+	case s.undone && s.stack[top].nest != nil: // the savepoint is there, and nothing behind it
+		n.savepoint, sql = s.stack[top].nest.savepoint, handlerSettings[len("; "):]
+		s.stack = s.stack[:top]
 	default:
-		return
+		n.savepoint += "_" + strconv.Itoa(top+1)
+		sql = "SAVEPOINT " + n.savepoint
 	}
-	name := savepointName(rest)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	s.stack, s.undone = append(s.stack, savepoint{nest: n}), false
+	s.nested++
+	return n, sql
+}
+
+// close ends a transaction, and, if it is to be undone, those that were begun in it. It reports whether the savepoint
+// is to be released.
+func (s *savepoints) close(n *nest, undo bool) (release bool, err error) {
+	gone := n.closed
+	s.shut(n)
+	switch top := len(s.stack) - 1; {
+	case n.merged && undo:
+		s.spilt = errMerged
+		return false, errMerged
+	case undo:
+		s.cut(1 + slices.IndexFunc(s.stack, func(one savepoint) bool { return one.nest == n }))
+		s.undone = s.nested == 0
+	case !gone && !n.merged && top > 0 && s.stack[top].nest == n: // or savepoints would pile up
+		s.stack, release = s.stack[:top], true
+	}
+	return release, nil
+}
+
+// cut keeps the first left savepoints, and ends the transactions of the others.
+func (s *savepoints) cut(left int) {
+	cut := s.stack[left:]
+	s.stack = s.stack[:left]
+	for _, one := range cut {
+		if one.nest == nil {
+			continue
+		}
+		one.nest.cut = !one.nest.closed
+		s.shut(one.nest)
+	}
+}
+
+// shut makes a transaction unusable. Who asks for one is given another.
+func (s *savepoints) shut(n *nest) {
+	if !n.closed {
+		n.closed = true
+		s.nested--
+	}
+}
+
+// pass follows a statement of the handler's: a savepoint made by hand, as bun does, has the transactions and savepoints
+// that were begun behind it. If it is gone back to, they have ended; if it is released, they cannot be undone any more.
+func (s *savepoints) pass(ctx context.Context, verb, name string) {
 	if verb == "SAVEPOINT" {
-		l.stack = append(l.stack, savepoint{name: name, ctx: ctx})
+		s.stack = append(s.stack, savepoint{name: name, ctx: ctx})
 		return
 	}
-	i := len(l.stack) - 1
-	for i >= 0 && (name == "" || l.stack[i].name != name) {
+	i := len(s.stack) - 1
+	for i >= 0 && (name == "" || s.stack[i].name != name) {
 		i--
 	}
 	if i < 0 {
 		return
 	}
 	if verb == "ROLLBACK" {
-		l.cut(i + 1)
-		l.stack[i].ctx = nil
+		s.cut(i + 1)
+		s.stack[i].ctx = nil
 		return
 	}
-	l.merge(i)
+	s.merge(i)
 }
 
 // merge takes away the i-th savepoint, which was made by hand, and all that are behind it. What has not ended there, or
 // may be undone yet for all that is known (see spilled), is that of the one around it.
-func (l *Loan) merge(i int) {
-	behind := slices.Clone(l.stack[i+1:])
-	l.stack = l.stack[:i]
-	for _, s := range behind {
+func (s *savepoints) merge(i int) {
+	behind := slices.Clone(s.stack[i+1:])
+	s.stack = s.stack[:i]
+	for _, one := range behind {
 		switch {
-		case s.nest != nil:
-			s.nest.merged = true
-		case s.ctx == nil || s.ctx.Done() == nil:
+		case one.nest != nil:
+			one.nest.merged = true
+		case one.ctx == nil || one.ctx.Done() == nil:
 			continue
 		}
-		s.name = ""
-		l.stack = append(l.stack, s)
+		one.name = ""
+		s.stack = append(s.stack, one)
 	}
+}
+
+// spilled returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun on
+// bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
+func (s *savepoints) spilled() error {
+	for _, one := range s.stack {
+		if one.ctx != nil && one.ctx.Err() != nil && s.spilt == nil {
+			s.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, one.ctx.Err())
+		}
+	}
+	return s.spilt
 }
 
 // savepointName returns the name in what follows SAVEPOINT, RELEASE or ROLLBACK, as PostgreSQL folds it.

@@ -5,8 +5,8 @@ const fenceFile = "internal/lease/fence.go"
 var fences = []Mutant{
 	plant("token-of-the-job's-transaction", "a token is drawn in the job's transaction: a lost one is given out again",
 		run(deadly, "I3-fence"),
-		in(fenceFile, "	err = l.lane.control.SendBatch(ctx, &b).Close()",
-			"	err = l.lane.conn.Conn().QueryRow(ctx, l.lane.schema.Qualify(statement(\"fence\")), "+
+		in(fenceFile, "	err = on.control.SendBatch(ctx, &b).Close()",
+			"	err = on.conn.Conn().QueryRow(ctx, on.schema.Qualify(statement(\"fence\")), "+
 				"key.Queue, key.GroupID, xid).Scan(&token)"),
 		in(fenceSQLFile, "DO UPDATE SET token = DEFAULT", "DO UPDATE SET token = f.token + 1"),
 		in(schemaFile, "token    bigint     NOT NULL GENERATED ALWAYS AS IDENTITY",
@@ -24,7 +24,7 @@ var fences = []Mutant{
 	plant("token-for-whoever-asks",
 		"a token is drawn without asking for the claim's transaction: a former holder's is higher than its successor's",
 		run(thawed, "I3-fence"),
-		in(fenceFile, "	xid, err := l.claim(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"),
+		in(loanFile, "	xid, err := l.claim(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"),
 		in(fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\n    ON CONFLICT",
 			"WHERE $3::text <> ''\n    ON CONFLICT"),
 		in(fenceSQLFile, "FROM drawn d\nWHERE pg_xact_status($3::text::xid8) = 'in progress'", "FROM drawn d")),

@@ -31,8 +31,7 @@ const (
 	refillFile     = "internal/schedule/refill.go"
 	sharesFile     = "internal/schedule/shares.go"
 	savepointFile  = "internal/lease/savepoint.go"
-	nestedPgxFile  = "internal/lease/nested_pgx.go"
-	nestedBunFile  = "internal/lease/nested_bun.go"
+	nestFile       = "internal/lease/nest.go"
 	claimBatchFile = "internal/lease/sql/claim_batch.sql"
 )
 
