@@ -56,8 +56,8 @@ var attempts = []Mutant{
 	plant("given-back-by-rollback", "a claim that is given back unworked is rolled back, which looks like a crash",
 		test("internal/lease", "TestWhatIsNotLost"),
 		in(stepFile, "	case next != nil:\n		p.send(stmtChain",
-			"	case next != nil && len(calls) == 0:\n		p.SendQueryParams(\"ROLLBACK "+
-				"AND CHAIN\", nil, nil, nil, nil)\n"+"	case next != nil:\n		p.send(stmtChain")),
+			"	case next != nil && len(p.answers) == 0:\n		p.sendText(\"ROLLBACK AND CHAIN\")\n"+
+				"	case next != nil:\n		p.send(stmtChain")),
 	plant("poison-has-a-life-more", "a job is tried once more than it may be",
 		run(poisonous, "I6"),
 		in(attemptFile, "if job.Attempt() >= job.MaxAttempts ||", "if job.Attempt() > job.MaxAttempts ||")),
