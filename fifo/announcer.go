@@ -168,11 +168,15 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 	}
 	a.mu.Lock()
 	texts := a.pending.notices()
+	unsaid := a.pending.cancels()
 	clear(a.pending)
 	a.mu.Unlock()
 	if len(texts) > 0 {
 		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
 			a.client.schema.String(), texts)
+		if e != nil && len(unsaid) > 0 {
+			return a.again(unsaid, e)
+		}
 		err = errors.Join(err, e)
 		rest = min(max(tuning.Gap, 4*time.Since(begin)), tuning.Look)
 	}
@@ -183,6 +187,16 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		return tuning.Look
 	}
 	return rest
+}
+
+// again has what no poll finds be said in a later turn. It returns how long to rest.
+func (a *announcer) again(unsaid hints, err error) time.Duration {
+	a.mu.Lock()
+	a.pending.addAll(unsaid)
+	a.mu.Unlock()
+	a.client.cfg.Logger.Warn("pgfifo: workers not told of a Cancel, which is tried again until the client is closed",
+		"error", err)
+	return tuning.Wait
 }
 
 // due returns the transactions to ask about.

@@ -21,9 +21,9 @@ import (
 // Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
 // returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (RunOne, or with
 // Config.PollOnly of its own Client or of s's) hears of no Cancel, and one that was not listening just then misses it.
-// So do all if s's Client is closed, or has no connection free for five seconds to tell them on. Call it again while
-// something runs. A worker that hears of it ends what is paused then: a Resume before that takes the Cancel back, for
-// what still runs. Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
+// So do all if s's Client is closed before it has had a connection to tell them on. Call it again while something runs.
+// A worker that hears of it ends what is paused then: a Resume before that takes the Cancel back, for what still runs.
+// Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	was, jobs, xid, err := s.pause(ctx, "cancel", reason)
 	if err == nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -185,6 +186,21 @@ func TestCancelIsAnnounced(t *testing.T) {
 			require.JSONEq(t, want, e.next())
 		}
 	})
+}
+
+// A Cancel that could not be told is told later: no poll finds it.
+func TestCancelIsAnnouncedAgain(t *testing.T) {
+	b := newBed(t)
+	e := b.listen()
+	operator := b.open(b.pooled(func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "operator"
+		cfg.ConnConfig.Tracer = &meanwhile{text: "pg_notify", do: func() {
+			b.exec(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+				WHERE datname = current_database() AND application_name = 'operator'`)
+		}}
+	}))
+	require.NoError(t, pausing(operator.Queue("q").Cancel(t.Context(), "")))
+	require.JSONEq(t, `{"q":"q","c":true}`, e.next())
 }
 
 // terminates reports whether somebody had the group.

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -63,7 +64,20 @@ func (h hints) addQueue(queue string) { h.of(queue).all = true }
 // cancel tells that what runs in a group, or for "" in the queue, is canceled.
 func (h hints) cancel(queue, group string) {
 	q := h.of(queue)
-	q.cancel = append(q.cancel, group)
+	if !slices.Contains(q.cancel, group) {
+		q.cancel = append(q.cancel, group)
+	}
+}
+
+// cancels returns those alone.
+func (h hints) cancels() hints {
+	only := make(hints)
+	for queue, q := range h {
+		for _, group := range q.cancel {
+			only.cancel(queue, group)
+		}
+	}
+	return only
 }
 
 func (h hints) add(queue, group string, id int64, back bool) {
