@@ -78,7 +78,7 @@ func (c *Client) hookEnqueue(
 	var ends []func([]Receipt, error)
 	end = func(receipts []Receipt, err error) {
 		for _, f := range slices.Backward(ends) {
-			c.guard("end of the Enqueue hook", func() { f(receipts, err) })
+			c.guard("end of the Enqueue hook", func() { f(slices.Clone(receipts), err) })
 		}
 	}
 	copied := false
