@@ -305,10 +305,12 @@ func testRedriveBehindASlowSettlement(t *testing.T, by lease) {
 			SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
 			WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 1 AND NOT l.granted)`)
 	})
+	e := b.listen()
 	list, _, err := b.q.Redrive(t.Context(), fifo.Redrive{Letters: fifo.Letters{IDs: ids[:1]}})
 	require.NoError(t, err)
 	require.Len(t, list, 1)
-	b.send("heard", nil) // which the worker hears of behind that
+	e.next()             // that is told by itself,
+	b.send("heard", nil) // and the worker hears of this behind it
 	receive(t, heard, "what came later")
 	require.NoError(t, lock.Rollback(t.Context()))
 	b.drained()
