@@ -33,9 +33,10 @@ type Message struct {
 	// whose id is drawn: Job.GroupID. GroupID must be empty then. Queue.BatchGroups works many in one transaction.
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
-	// anything else; nil is the empty payload. At most MaxPayloadBytes. So for a handler made by JSON a string has to
-	// be JSON: for JSON[string], give the text as a type of your own. A struct with unexported fields only (a
-	// *bytes.Buffer, most errors) is ErrInvalidMessage, unless it has MarshalJSON or MarshalText.
+	// anything else; nil is the empty payload, and a nil pointer the JSON null. At most MaxPayloadBytes. So for a
+	// handler made by JSON a string has to be JSON: for JSON[string], give the text as a type of your own. A struct
+	// with unexported fields only (a *bytes.Buffer, most errors) is ErrInvalidMessage, unless it has MarshalJSON or
+	// MarshalText.
 	Payload any
 	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it: a reminder is Ungrouped,
 	// or in a group of its own, unless the group is to wait. Rounded up to microseconds; at most MaxDelay.
