@@ -39,14 +39,15 @@ type Worker struct {
 	// pgx.ParseConfig of the direct address that hosted services have beside the pooled one. Then the connections that
 	// have to be sessions are made with it: those that hold groups, look for work and listen, and lanes. Those that
 	// jobs of queues with Settings.SessionLease share go through the pooler, and so does all that the client does.
-	// Defaults to nil: the pool's configuration, which must not lead to such a pooler (ErrPooled).
+	// Both must lead to the same database (ErrInvalidWorker). Defaults to nil: the pool's configuration, which must not
+	// lead to such a pooler (ErrPooled).
 	Direct *pgx.ConnConfig
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
 	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
-	// See Backoff. Defaults to DefaultRetry.
+	// See Backoff. The lane waits for it, so it should be quick. Defaults to DefaultRetry.
 	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
 	// transaction, unless its queue has Settings.SessionLease, and a long one keeps vacuum from cleaning up in the
@@ -78,7 +79,7 @@ type Worker struct {
 	Heartbeat time.Duration
 	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is
 	// also how long a cancelled statement may take to end before its connection is given up, and the longest timeout
-	// for connecting. Defaults to 10 seconds.
+	// for connecting. Defaults to 10 seconds; at least 100 milliseconds.
 	Silence time.Duration
 	// ServerSilence is how long the server waits for a worker that says nothing before it ends the session and frees
 	// the group. It becomes idle_in_transaction_session_timeout, tcp_user_timeout and the tcp_keepalives settings of
@@ -107,7 +108,7 @@ type Worker struct {
 	// others are not looked at.
 	SweepInterval time.Duration
 	// GroupIdle is how old a group's row must be for a sweep to collect it when the group has no jobs. Defaults to 10
-	// minutes.
+	// minutes; not negative.
 	GroupIdle time.Duration
 
 	queues  map[string]Queue
@@ -146,6 +147,8 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, ErrNoHandler
 	case s.poll < 0:
 		return s, fmt.Errorf("%w: PollInterval %v is negative", ErrInvalidWorker, s.poll)
+	case s.groupIdle < 0:
+		return s, fmt.Errorf("%w: GroupIdle %v is negative", ErrInvalidWorker, s.groupIdle)
 	case badName != nil:
 		return s, badName
 	}

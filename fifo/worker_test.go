@@ -32,6 +32,8 @@ func TestInvalidWorker(t *testing.T) {
 		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, "Name"},
 		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, "Name"},
 		"poll":          {func(w *fifo.Worker) { w.PollInterval = -1 }, "PollInterval -1ns"},
+		"idle":          {func(w *fifo.Worker) { w.GroupIdle = -1 }, "GroupIdle -1ns"},
+		"silence":       {func(w *fifo.Worker) { w.Silence = time.Millisecond }, "Silence 1ms"},
 		"session":       {func(w *fifo.Worker) { w.Silence = time.Hour }, "ServerSilence"},
 		"a month":       {func(w *fifo.Worker) { w.ServerSilence = 30 * 24 * time.Hour }, "2147483647 milliseconds"},
 		"nanoseconds":   {func(w *fifo.Worker) { w.Heartbeat = 1 }, "Heartbeat 1ns"},
@@ -46,6 +48,17 @@ func TestInvalidWorker(t *testing.T) {
 	w := &fifo.Worker{Client: b.client}
 	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrNoHandler)
 	require.ErrorIs(t, second(w.RunOne(t.Context())), fifo.ErrNoHandler)
+	require.Equal(t, 1, b.count("jobs"))
+}
+
+// A worker whose sessions would be in another database than its client's pool works nothing, in neither.
+func TestDirectToAnotherDatabase(t *testing.T) {
+	b := newBed(t)
+	_, other := pgtest.Lend(t)
+	b.send("g", nil)
+	w := b.worker(nop, func(w *fifo.Worker) { w.Direct = other.Config().ConnConfig })
+	require.ErrorIs(t, w.Run(promptly(t)), fifo.ErrInvalidWorker)
+	require.ErrorIs(t, second(w.RunOne(promptly(t))), fifo.ErrInvalidWorker)
 	require.Equal(t, 1, b.count("jobs"))
 }
 

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Bounds say how long silence may last between a worker and the server: Worker.Heartbeat, Silence and
@@ -36,6 +38,8 @@ func (b Bounds) Validate() error {
 		return errors.New("negative Heartbeat, Silence or ServerSilence")
 	case b.Heartbeat < time.Millisecond:
 		return fmt.Errorf("the Heartbeat %v is below a millisecond", b.Heartbeat)
+	case b.Silence < tuning.Slow: // no server could be reached in time
+		return fmt.Errorf("the Silence %v is below %v", b.Silence, tuning.Slow)
 	case max(b.Heartbeat, b.Silence, b.ServerSilence).Milliseconds() > math.MaxInt32:
 		return fmt.Errorf("the Heartbeat %v, Silence %v and ServerSilence %v must have %d milliseconds at most, as "+
 			"settings of PostgreSQL do", b.Heartbeat, b.Silence, b.ServerSilence, math.MaxInt32)

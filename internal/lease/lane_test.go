@@ -303,6 +303,7 @@ func TestSessionValidate(t *testing.T) {
 		{Heartbeat: time.Millisecond - 1},
 		{Silence: -1},
 		{ServerSilence: -1},
+		{Silence: 99 * time.Millisecond},
 		{ServerSilence: 16 * time.Second},
 		{Heartbeat: time.Second, Silence: 2 * time.Second, ServerSilence: 4500 * time.Millisecond},
 		// What the server may give away after 2 s, with its reply on its way, TCP does not notice before.
