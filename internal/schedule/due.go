@@ -2,68 +2,53 @@ package schedule
 
 import (
 	"container/heap"
-	"context"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// Groups whose heads are not due yet are parked in memory until they are.
-
 // maxParked is how many groups are parked at most. Half of that room is kept for those that are due soon. A group for
 // which there is no room is found again later: see look.
 const maxParked = 2 * tuning.Known
 
-// park has a group wait until then, if there is room for it.
-func (t *Turns) park(turn *Turn, at time.Time) {
-	if n := t.due.Len(); n >= t.most || n >= t.most/2 && time.Until(at) > t.soon {
-		delete(t.known, turn.Key)
-		return
+// parked are the groups that wait in memory until they are due.
+type parked struct {
+	heap    dueHeap
+	most    int           // how many at most
+	soon    time.Duration // half of the room is for those that are due within this time
+	earlier bell          // rings when another group is due first, or when a queue is to be probed
+}
+
+// add has a group wait until then, and reports whether there was room for it.
+func (p *parked) add(turn *Turn, at time.Time) bool {
+	if n := p.heap.Len(); n >= p.most || n >= p.most/2 && time.Until(at) > p.soon {
+		return false
 	}
 	turn.state, turn.at = dueLater, at
-	t.known[turn.Key] = turn
-	heap.Push(&t.due, turn)
+	heap.Push(&p.heap, turn)
+	p.placed(turn)
+	return true
+}
+
+// move has a group that waits do so until another time.
+func (p *parked) move(turn *Turn, at time.Time) {
+	turn.at = at
+	heap.Fix(&p.heap, turn.index)
+	p.placed(turn)
+}
+
+func (p *parked) placed(turn *Turn) {
 	if turn.index == 0 {
-		t.earlier.ring()
+		p.earlier.ring()
 	}
 }
 
-// Run puts groups in line when they are due, and has queues probed and suspects tried, until ctx ends.
-func (t *Turns) Run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		if wait := t.Due(); wait >= 0 {
-			timer.Reset(wait)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-t.earlier:
-		}
-	}
+func (p *parked) remove(turn *Turn) {
+	heap.Remove(&p.heap, turn.index)
 }
 
-// Due puts the groups in line whose time has come, and returns how long it is until the next one, or probe, or -1.
-func (t *Turns) Due() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.trySuspects()
-	next := t.nextProbe()
-	for t.due.Len() > 0 {
-		turn := t.due[0]
-		if wait := time.Until(turn.at); wait > 0 {
-			if next < 0 || wait < next {
-				next = wait
-			}
-			break
-		}
-		t.unlink(turn)
-		t.put(turn)
-	}
-	return next
-}
+// crowded reports whether there is room only for what the process itself learns.
+func (p *parked) crowded() bool { return p.heap.Len() >= p.most*3/4 }
 
 // dueHeap orders turns by the time at which they are due.
 type dueHeap []*Turn

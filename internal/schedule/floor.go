@@ -132,14 +132,6 @@ func (f *floors) found(k groups.Key, id int64) {
 	}
 }
 
-// Overtakes reports whether a claim that has found this job may have overtaken another one: one that was put back, by a
-// redrive say, since the claim was requested, which may have waited behind what settles the job before.
-func (t *Turns) Overtakes(turn *Turn, id int64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return turn.putBack < id
-}
-
 func (f *floors) drop(k groups.Key) {
 	delete(f.fresh, k)
 	delete(f.old, k)

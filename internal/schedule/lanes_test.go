@@ -113,7 +113,7 @@ func TestLanesByChance(t *testing.T) {
 			bounds[q], left = b, left-b.Min
 		}
 		turns := staffed(n, bounds)
-		turns.limit = 1 << 20
+		turns.rooms.limit = 1 << 20
 		working := make(map[string]int)
 		var busy []string
 		next := 0

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -80,11 +79,11 @@ const (
 )
 
 // slow returns from when on walks are too long to be made once every Poll.
-func (s *Scout) slow() time.Duration { return max(s.Poll/100, minGap) }
+func (s *search) slow() time.Duration { return max(s.Poll/100, minGap) }
 
 // choose begins or ends to make looks. A walk that is under way begins anew: what is committed behind its back is found
 // by looks from now on, but not what was before the first one.
-func (s *Scout) choose() {
+func (s *search) choose() {
 	took, heads := s.sum(true)
 	switch {
 	// A walk over a few batches may be slow by chance.
@@ -99,7 +98,7 @@ func (s *Scout) choose() {
 	}
 }
 
-func (s *Scout) setLook(l look) {
+func (s *search) setLook(l look) {
 	for i := range s.walks {
 		w := &s.walks[i]
 		w.covered, w.needed, w.paced = false, w.needed || s.look.pressed, false
@@ -108,12 +107,12 @@ func (s *Scout) setLook(l look) {
 }
 
 // covers reports whether looks find everything in time, so that no walk need hurry.
-func (s *Scout) covers() bool {
+func (s *search) covers() bool {
 	return !slices.ContainsFunc(s.walks, func(w walk) bool { return !w.covers() })
 }
 
 // nextLook returns how long the next look, or its next step, has to wait.
-func (s *Scout) nextLook(view View) time.Duration {
+func (s *search) nextLook(view View) time.Duration {
 	l := &s.look
 	gap := max(s.gap, tuning.Few*l.took, min(tuning.Spare*l.took, s.Poll))
 	switch {
@@ -138,7 +137,7 @@ func (s *Scout) nextLook(view View) time.Duration {
 }
 
 // lookOn takes the next step of a look.
-func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
+func (s *search) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	l := &s.look
 	begin := time.Now()
 	if l.pass == nil {
@@ -171,7 +170,7 @@ func (s *Scout) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 }
 
 // begin makes a pass: it sees how far the jobs are to be known then, and from where on they are not.
-func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
+func (s *search) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
 	var now progress
 	var request int64
@@ -179,7 +178,7 @@ func (s *Scout) begin(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return fmt.Errorf("schedule: look at the time: %w", err)
 	}
-	w, err := s.askWriters(ctx, conn) // after the last id is read, and before any jobs are
+	w, err := askWriters(ctx, conn, s.Schema) // after the last id is read, and before any jobs are
 	if err != nil {
 		return err
 	}
@@ -256,7 +255,7 @@ func (m progress) lower(than progress) progress {
 }
 
 // readDue reads some jobs that are due soon, or were a moment ago, of the queues that have room.
-func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
+func (s *search) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	if view.rooms[p.queue].room <= 0 { // the next one is read from its beginning
 		p.due = cursor{at: p.from}
 	}
@@ -282,7 +281,7 @@ func (s *Scout) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 }
 
 // readNew reads a stretch of ids, of the queues that have room.
-func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
+func (s *search) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	to := min(p.id+newBatch, p.last)
 	hints := s.hints[:0]
 	s.Turns.LookBegins()
@@ -298,7 +297,7 @@ func (s *Scout) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View)
 }
 
 // roomy returns those of the Queues that have room, from one of them on, by its index.
-func (s *Scout) roomy(view View, from int) (queues []string) {
+func (s *search) roomy(view View, from int) (queues []string) {
 	for i, q := range s.Queues[from:] {
 		if view.rooms[from+i].room > 0 {
 			queues = append(queues, q)
@@ -308,34 +307,7 @@ func (s *Scout) roomy(view View, from int) (queues []string) {
 }
 
 // follow looks at the heads of those groups of which a hint tells something new.
-func (s *Scout) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
+func (s *search) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
 	s.hints = hints
 	return s.readGroups(ctx, conn, s.Turns.unknown(hints), nil)
-}
-
-// unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.
-// They need not be heads. DueIn is 0 if it is not known.
-func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
-	t.divide(hints)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	seen, coming := make(map[groups.Key]bool), make(map[*row]int)
-	for _, h := range hints {
-		t.floors.found(h.Key, h.ID)
-		turn := t.known[h.Key]
-		switch {
-		case turn != nil && turn.claimable():
-			turn.lowest = min(turn.lowest, h.ID)
-			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
-			// again.
-			turn.again = turn.again || turn.state == withLane && h.ID != turn.head
-		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.ID, h.DueIn)):
-		case !seen[h.Key]:
-			seen[h.Key] = true
-			if t.admits(h.Key, h.share, coming, nil, "") {
-				keys = append(keys, h.Key)
-			}
-		}
-	}
-	return keys
 }

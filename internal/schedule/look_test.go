@@ -156,15 +156,15 @@ func TestLooksFindWhatIsDue(t *testing.T) {
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '1 hour'")
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Second)
-	turns.most = 16
+	turns.parked.most = 16
 	s.look(scout, conn)
-	require.Equal(t, 8, turns.due.Len())
+	require.Equal(t, 8, turns.parked.heap.Len())
 	require.Empty(t, s.found(scout, conn))
 
 	// Failed elsewhere, with the same id: it is parked when it is due soon.
 	s.Exec("UPDATE pgfifo.jobs SET run_at = statement_timestamp() + interval '2.5 s' WHERE id = $1", n)
 	require.Empty(t, s.found(scout, conn))
-	require.Equal(t, fmt.Sprintf("g%05d", n), turns.due[0].GroupID)
+	require.Equal(t, fmt.Sprintf("g%05d", n), turns.parked.heap[0].GroupID)
 	require.InDelta(t, 2.5, turns.Due().Seconds(), 2)
 
 	// Due, but not a head: its group's head holds it.
@@ -266,7 +266,7 @@ func TestLooksBesideACrowd(t *testing.T) {
 	s := newStage(t)
 	conn := s.Session().Conn
 	turns, scout := s.scout(time.Second, queue)
-	turns.most = 8
+	turns.parked.most = 8
 	s.look(scout, conn)
 	ids := []string{"1", "2", "3", "4", "5", "6"}
 	for i, c := range ready(ids...) {
@@ -306,7 +306,7 @@ func TestManyDelayedGroups(t *testing.T) {
 		SELECT 'q', 'g' || i, '', statement_timestamp() + interval '1 hour' FROM generate_series(1, $1::integer) i`, n)
 	const poll = 200 * time.Millisecond
 	turns, scout := s.scout(poll)
-	turns.most = 2 * due
+	turns.parked.most = 2 * due
 	s.run(scout)
 	read := func() int64 {
 		return pgtest.One[int64](s.DB, "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'jobs_pkey'")

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/rest"
@@ -39,92 +40,81 @@ func (p *probe) wait() {
 	p.turn, p.at = nil, time.Now().Add(rest.Nth(p.tried, firstPause, MaxPause))
 }
 
-// probed returns how a queue is probed, or nil if it has full speed.
-func (l *lanes) probed(queue string) *probe {
-	if l.probing == 0 {
+// probes are those of a line's queues.
+type probes struct {
+	line *line
+	open int          // queues that are probed
+	sick atomic.Int64 // queues of which some group has said that it is unavailable
+}
+
+// of returns how a queue is probed, or nil if it has full speed.
+func (s *probes) of(queue string) *probe {
+	if s.open == 0 {
 		return nil
 	}
-	if r := l.line.rows[queue]; r != nil && r.probe.open {
+	if r := s.line.rows[queue]; r != nil && r.probe.open {
 		return &r.probe
 	}
 	return nil
 }
 
-// Answer says what a lane has heard of what the jobs of its turn's queue need: that it is up, because one is done, or
-// that it is down. It reports whether the queue is probed now, and whether that is new. While it is, only what a probe
-// has heard counts: the other turns are older.
-func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
-	if up && t.sick.Load() == 0 {
-		return false, false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := &t.line.row(turn.Queue).probe
+// answer is Turns.Answer.
+func (s *probes) answer(turn *Turn, up bool) (probed, changed bool) {
+	p := &s.line.row(turn.Queue).probe
 	switch {
 	case p.open && turn.probe != p.nth:
 	case up:
 		changed = p.open
-		t.recover(p)
+		s.recover(p)
 	case p.open && p.turn == turn:
 		p.wait()
-		t.earlier.ring()
 	case p.open: // it took so long that there is another one
 	case !slices.Contains(p.said, turn.GroupID):
 		if p.said = append(p.said, turn.GroupID); len(p.said) == 1 {
-			t.sick.Add(1)
+			s.sick.Add(1)
 		}
 		if changed = len(p.said) == sickGroups; changed {
-			t.open(p)
+			s.begin(p)
 		}
 	}
 	return p.open, changed
 }
 
-// Unavailable returns how often in a row the handler of the turn's head has said so, as far as this process knows.
-func (t *Turns) Unavailable(turn *Turn) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return turn.unavailable
-}
-
-// open begins to probe a queue. Where that has only just ended, pauses are no shorter than they were.
-func (t *Turns) open(p *probe) {
+// begin begins to probe a queue. Where that has only just ended, pauses are no shorter than they were.
+func (s *probes) begin(p *probe) {
 	if time.Since(p.at) > MaxPause {
 		p.tried = 0
 	}
 	p.open, p.nth = true, p.nth+1
 	p.wait()
-	t.lanes.probing++
-	t.earlier.ring()
+	s.open++
 }
 
 // recover gives a queue full speed.
-func (t *Turns) recover(p *probe) {
+func (s *probes) recover(p *probe) {
 	if len(p.said) > 0 {
 		p.said = p.said[:0]
-		t.sick.Add(-1)
+		s.sick.Add(-1)
 	}
 	if p.open {
 		p.open, p.turn, p.at = false, nil, time.Now()
-		t.lanes.probing--
-		t.dispatch()
+		s.open--
 	}
 }
 
-// begin gives a turn to a lane.
-func (t *Turns) begin(turn *Turn) {
-	t.lanes.begin(turn.Queue)
-	t.prepareClaim(turn)
-	if p := t.lanes.probed(turn.Queue); p != nil {
+// take has a turn that a lane gets be the probe of its queue, and reports whether it is one.
+func (s *probes) take(turn *Turn) bool {
+	p := s.of(turn.Queue)
+	if p != nil {
 		turn.probe, p.turn, p.at = p.nth, turn, time.Now().Add(probeTime)
-		t.earlier.ring()
 	}
+	return p != nil
 }
 
 // landed says that a lane has nothing more to do with a turn. It reports whether that was a probe without an answer:
 // then the next one may begin.
-func (t *Turns) landed(turn *Turn) bool {
-	p := t.lanes.probed(turn.Queue)
+func (s *probes) landed(turn *Turn) bool {
+	p := s.of(turn.Queue)
 	if p == nil || p.turn != turn {
 		return false
 	}
@@ -132,26 +122,23 @@ func (t *Turns) landed(turn *Turn) bool {
 	return true
 }
 
-// nextProbe lets the queues be probed whose pause is over, and returns how long it is until the next one's is, or -1.
-func (t *Turns) nextProbe() time.Duration {
+// next returns how long it is until the pause of a queue that is probed is over, or -1.
+func (s *probes) next() time.Duration {
 	next := time.Duration(-1)
-	if t.lanes.probing == 0 {
+	if s.open == 0 {
 		return next
 	}
-	for _, r := range t.line.rows {
+	for _, r := range s.line.rows {
 		if wait := time.Until(r.probe.at); r.probe.open && wait > 0 && (next < 0 || wait < next) {
 			next = wait
 		}
 	}
-	t.dispatch()
 	return next
 }
 
-// Probed returns the queues that are probed, sorted.
-func (t *Turns) Probed() (queues []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for queue, r := range t.line.rows {
+// queues returns those that are probed, sorted.
+func (s *probes) queues() (queues []string) {
+	for queue, r := range s.line.rows {
 		if r.probe.open {
 			queues = append(queues, queue)
 		}

@@ -35,7 +35,7 @@ func nurse(t *testing.T, groups, lanes int, test func(*ward)) {
 			Turns: roomyTurns(), hang: map[string]time.Duration{}, missed: map[string]int{}, done: map[string]bool{},
 		}
 		w.SetConcurrency(lanes)
-		w.limit = 1 << 14
+		w.rooms.limit = 1 << 14
 		ctx, stop := context.WithCancel(t.Context())
 		defer synctest.Wait()
 		defer stop()
@@ -125,7 +125,7 @@ func TestQueueIsProbed(t *testing.T) {
 		require.Len(t, w.done, groups)
 		require.Empty(t, w.Probed())
 		require.Equal(t, []bool{true, false}, w.changes)
-		require.Zero(t, w.sick.Load())
+		require.Zero(t, w.lanes.probes.sick.Load())
 	})
 }
 

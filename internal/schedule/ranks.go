@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -134,29 +133,4 @@ func misplaced(f *waitlist) (moved []*Turn) {
 	clear(f.items[len(kept):])
 	f.items = kept
 	return moved
-}
-
-// rank enters the priority of the head of a group that is in line, as a look has found it, and reports whether that
-// is another one. The look may be older than what a lane has done there since.
-func (t *Turns) rank(turn *Turn, c Candidate) bool {
-	if turn.state != inLine || turn.priority == c.Priority || turn.given == t.floors.looks || c.Holder != 0 ||
-		c.DueIn > 0 {
-		return false
-	}
-	turn.priority = c.Priority
-	return true
-}
-
-// Urge is Announce for a job with a priority. Unless a lane waits for work, the scout looks at once whether it is the
-// head of its group.
-func (t *Turns) Urge(key groups.Key, id int64) {
-	share := t.shareOf(key)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known[key] != nil || len(t.waiting) > 0 || t.part(key.Queue, share).ranked >= maxUrgent {
-		t.announce(key, share, id)
-		return
-	}
-	t.watch(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
-	t.Wake()
 }

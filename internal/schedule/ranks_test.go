@@ -63,7 +63,7 @@ func TestPriorityEndsWithItsJob(t *testing.T) {
 	turn := turns.TryNext()
 	require.Equal(t, "a", turn.GroupID)
 	turns.Done(turn, Outcome{Priority: 5, DueIn: 1})
-	for turns.due.Len() > 0 {
+	for turns.parked.heap.Len() > 0 {
 		turns.Due()
 	}
 	turn = turns.TryNext()

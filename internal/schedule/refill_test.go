@@ -108,7 +108,7 @@ func TestSharesGoOnWhereTheyWere(t *testing.T) {
 		s.Until(func() bool { // the scout keeps up
 			turns.mu.Lock()
 			defer turns.mu.Unlock()
-			return turns.refillOf(turns.line.row(queue), refill{}).share == nil
+			return turns.rooms.refillOf(turns.line.row(queue), refill{}).share == nil
 		})
 		turn := s.next(turns)
 		share := turn.share

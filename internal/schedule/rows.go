@@ -15,8 +15,8 @@ import (
 
 // makeReady makes the rows of the groups that were found as their claims need them. It leaves out those that are left
 // alone, because the server has refused their rows.
-func (s *Scout) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate) (_ []Candidate, err error) {
-	found = s.unrefused(found)
+func (r *reader) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate) (_ []Candidate, err error) {
+	found = r.without(found)
 	for _, row := range []struct {
 		sql string
 		of  func(c *Candidate) bool
@@ -25,7 +25,7 @@ func (s *Scout) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate
 		{statement("reclaim"), func(c *Candidate) bool { return c.dead }},
 		{statement("ensure_group_slots"), func(c *Candidate) bool { return c.GroupLimit > 0 }},
 	} {
-		if found, err = s.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
+		if found, err = r.prepareRows(ctx, conn, row.sql, found, row.of); err != nil {
 			return nil, err
 		}
 	}
@@ -35,7 +35,7 @@ func (s *Scout) makeReady(ctx context.Context, conn *pgx.Conn, found []Candidate
 // prepareRows runs a statement for some of the groups that were found, if there are any: it makes their rows as a claim
 // needs them. If the server refuses that of one of them, the others are made ready all the same, and this one is left
 // out.
-func (s *Scout) prepareRows(
+func (r *reader) prepareRows(
 	ctx context.Context, conn *pgx.Conn, sql string, found []Candidate, some func(c *Candidate) bool,
 ) ([]Candidate, error) {
 	var keys []groups.Key
@@ -47,7 +47,7 @@ func (s *Scout) prepareRows(
 	if len(keys) == 0 {
 		return found, nil
 	}
-	sql = s.Schema.Qualify(sql)
+	sql = r.Schema.Qualify(sql)
 	queues, ids := columns(keys)
 	_, err := conn.Exec(ctx, sql, queues, ids)
 	switch {
@@ -60,14 +60,14 @@ func (s *Scout) prepareRows(
 		_, err := conn.Exec(ctx, sql, queues[i:i+1], ids[i:i+1])
 		switch {
 		case lease.Blames(err):
-			s.refuse(key, err)
+			r.refuse(key, err)
 		case err != nil:
 			return nil, fmt.Errorf("schedule: make rows of groups: %w", err)
 		default:
-			delete(s.refused, key)
+			delete(r.refused, key)
 		}
 	}
-	return s.unrefused(found), nil
+	return r.without(found), nil
 }
 
 // A refusal says how often one after the other the server has refused a group's row, and until when it is left alone.
@@ -76,22 +76,29 @@ type refusal struct {
 	until time.Time
 }
 
-func (s *Scout) refuse(key groups.Key, err error) {
-	if s.refused == nil || len(s.refused) >= tuning.Known {
-		s.refused = make(map[groups.Key]refusal)
+// refusals are those of groups' rows.
+type refusals struct {
+	// Trouble is told of a group whose row the server refuses to make ready for a claim.
+	Trouble func(key groups.Key, err error)
+	refused map[groups.Key]refusal
+}
+
+func (f *refusals) refuse(key groups.Key, err error) {
+	if f.refused == nil || len(f.refused) >= tuning.Known {
+		f.refused = make(map[groups.Key]refusal)
 	}
-	n := s.refused[key].n + 1
-	s.refused[key] = refusal{n, time.Now().Add(troubleDelay(n))}
-	if s.Trouble != nil {
-		s.Trouble(key, err)
+	n := f.refused[key].n + 1
+	f.refused[key] = refusal{n, time.Now().Add(troubleDelay(n))}
+	if f.Trouble != nil {
+		f.Trouble(key, err)
 	}
 }
 
-// unrefused leaves those groups out that are to be left alone.
-func (s *Scout) unrefused(found []Candidate) []Candidate {
-	if len(s.refused) == 0 {
+// without leaves those groups out that are to be left alone.
+func (f *refusals) without(found []Candidate) []Candidate {
+	if len(f.refused) == 0 {
 		return found
 	}
 	now := time.Now()
-	return slices.DeleteFunc(found, func(c Candidate) bool { return now.Before(s.refused[c.Key].until) })
+	return slices.DeleteFunc(found, func(c Candidate) bool { return now.Before(f.refused[c.Key].until) })
 }

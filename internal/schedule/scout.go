@@ -3,14 +3,11 @@ package schedule
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -23,33 +20,15 @@ import (
 // groups. It walks over each queue for itself (walk.go): one with more ready groups than the line takes of a queue
 // keeps no other waiting.
 type Scout struct {
-	Turns  *Turns
-	Queues []string
-	Schema schema.Name
-	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
-	Poll time.Duration
-	// Trouble is told of a group whose row the server refuses to make ready for a claim.
-	Trouble func(key groups.Key, err error)
+	*reader
+	search
+	watching
+	urgency
+	refills
 
-	duties  []duty        // in their order
-	walks   []walk        // of each of the Queues
-	queue   int           // the one of the Queues whose walk was read last, by its index
-	gap     time.Duration // between two walks, or looks
-	whole   time.Duration // what the last walks over all queues took
-	began   time.Time     // when the first of those walks began
-	slowed  int           // how many times one after the other such walks were slow
-	refills rhythm
-	look    look
-	urgency urgency
-	hints   []Candidate   // memory for the hints of a look, to be used again
-	checked time.Time     // when watched groups were last looked at,
-	kept    rhythm        // of looks at groups that sessions hold
-	asked   time.Time     // when was last asked who is writing to jobs
-	askGap  time.Duration // how long not to ask that again, from then on
-	news    int           // candidates that were news, so far
-	refused map[groups.Key]refusal
-	looked  atomic.Pointer[time.Time]
-	hurry   bell
+	duties []duty // in their order
+	looked atomic.Pointer[time.Time]
+	hurry  bell
 }
 
 // minGap is the least time between walks while they bring news: a walk costs more than a notice.
@@ -57,14 +36,10 @@ const minGap = 2 * tuning.Gap
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
-	walks := make([]walk, len(queues))
-	for i := range walks {
-		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
-	}
-	s := &Scout{
-		Turns: turns, Queues: queues, Schema: name, Poll: poll, walks: walks, queue: -1,
-		gap: minGap, hurry: newBell(), urgency: urgency{stops: make(map[level]stop)},
-	}
+	r := &reader{Turns: turns, Queues: queues, Schema: name, Poll: poll}
+	s := &Scout{reader: r, search: newSearch(r), hurry: newBell()}
+	s.watching.reader, s.urgency.reader, s.refills.reader = r, r, r
+	s.stops = make(map[level]stop)
 	s.duties = []duty{
 		{s.nextWatch, s.checkWatched, false},
 		{s.nextAsk, s.checkWriters, false},
@@ -73,8 +48,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 		{s.nextRefill, s.refill, true},
 		{s.nextUrgent, s.lookUrgent, false},
 	}
-	turns.soon, turns.poll = s.Bound(), poll
-	turns.scout(queues)
+	turns.scout(queues, s.Bound(), poll)
 	return s
 }
 
@@ -89,10 +63,6 @@ func (s *Scout) Looked() time.Time {
 	}
 	return time.Time{}
 }
-
-// Bound returns how long ago Looked is at most while Run is under way and the server answers: twice Poll and 2 seconds.
-// A look finds the jobs that become due within that time, so each is found before it is due.
-func (s *Scout) Bound() time.Duration { return 2*s.Poll + 2*tuning.Wait }
 
 // nextCall returns how long the server need not be asked anything.
 func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - time.Since(s.Looked()) }
@@ -177,73 +147,20 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	return wait, nil
 }
 
-// read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing:
-// all of them, or those that keep wants, which may say more of one. It returns how many heads there were, and the last
-// one's group.
-func (s *Scout) read(
-	ctx context.Context, conn *pgx.Conn, w *walk, keep func(*Candidate) bool, sql string, args ...any,
-) (n int, last string, err error) {
-	begin := time.Now()
-	s.Turns.LookBegins()
-	var found []Candidate
-	err = heads(ctx, conn, s.Schema.Qualify(sql), args, func(c Candidate) {
-		n, last = n+1, c.GroupID
-		c.DueIn = max(c.DueIn, 0)
-		if keep == nil || keep(&c) {
-			found = append(found, c)
-		}
-	})
-	if err != nil {
-		return 0, "", err
-	}
-	if found, err = s.makeReady(ctx, conn, s.Turns.admit(found, w)); err != nil {
-		return 0, "", err
-	}
-	s.offer(found, time.Since(begin))
-	return n, last, nil
-}
-
-// offer offers candidates to the Turns; took is how long it took to read them and to make them ready.
-func (s *Scout) offer(found []Candidate, took time.Duration) {
-	late := took - minGap // an answer that takes longer says too late when a job is due
-	for i := range found {
-		if late > 0 && found[i].DueIn > 0 {
-			found[i].DueIn = max(found[i].DueIn-late, time.Nanosecond)
-		}
-	}
-	// Every process walks the same way; in the same order they would meet at every group.
-	rand.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
-	s.news += s.Turns.Offer(found)
-}
-
-// heads runs a statement that ends with heads.sql, and calls each for every head in its answer. One that has been due
-// for a while has a DueIn below 0.
-func heads(ctx context.Context, db querier, sql string, args []any, each func(Candidate)) error {
-	var c Candidate
-	var dueUS int64
-	var paused *int
-	var session *int64
-	return query(ctx, db, "look at heads", sql, args, []any{
-		&c.Queue, &c.GroupID, &c.ID, &dueUS, &c.Holder, &paused, &session, &c.Priority,
-	}, func() {
-		c.DueIn = time.Duration(dueUS) * time.Microsecond
-		c.missing, c.dead = session == nil, session != nil && *session != 0 && c.Holder == 0
-		c.Paused, c.Slot, c.GroupLimit = paused != nil && *paused < 0, paused != nil && *paused >= 0, 0
-		if c.Slot {
-			c.GroupLimit = *paused
-		}
-		each(c)
-	})
-}
-
-// readGroups reads the heads of named groups.
-func (s *Scout) readGroups(
-	ctx context.Context, conn *pgx.Conn, keys []groups.Key, keep func(*Candidate) bool,
-) error {
-	for some := range slices.Chunk(keys, tuning.Rows) {
-		queues, ids := columns(some)
-		if _, _, err := s.read(ctx, conn, nil, keep, groupsSQL, queues, ids); err != nil {
-			return err
+// Walk reads the heads of all groups once, as far as the Turns have room.
+func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
+	for n := range s.walks {
+		for more := true; more; more = s.walks[n].midway {
+			view := s.Turns.View()
+			if view.rooms[n].room <= 0 {
+				if err := s.lookUrgent(ctx, conn, view); err != nil {
+					return err
+				}
+				break
+			}
+			if err := s.walkQueue(ctx, conn, view, n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

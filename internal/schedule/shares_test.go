@@ -256,7 +256,7 @@ func TestRefillGoesOn(t *testing.T) {
 			turns.Done(turn, Outcome{Finished: 1})
 			cs = slices.DeleteFunc(cs, func(c Candidate) bool { return c.Key == turn.Key })
 		}
-		next := turns.refillOf(l, refill{})
+		next := turns.rooms.refillOf(l, refill{})
 		froms = append(froms, next.from)
 		w := &walk{share: next.share, after: next.from}
 		turns.Offer(turns.admit(behind(next.from), w))

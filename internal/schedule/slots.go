@@ -1,12 +1,10 @@
 package schedule
 
-import "github.com/pgfifo/pgfifo/groups"
-
 // Slots are what the process knows of a queue that may run only so many jobs at once, over all processes, or so many of
 // a group (team.go). How many it is not told: it takes slots until a claim finds none (package lease). From then on a
 // lane may try when one of its own has ended a job and so freed a slot; and for others' sake now and then, one lane
 // after the other until a claim finds none again. Nobody tells of a slot that another process has freed, nor of a group
-// that it has: so one look of the scout does for both (Turns.queueUp).
+// that it has: so one look of the scout does for both (limits.ask).
 type slots struct {
 	met        bool // a claim has found no slot; from then on tries bounds the lanes
 	tries      int  // how many lanes may still try
@@ -15,74 +13,76 @@ type slots struct {
 	groupLimit int  // how many jobs of a group may run at once; 0: one, as in other queues
 }
 
-// setLimit enters whether a queue has a limit, and how many jobs of a group may run at once.
-func (l *lanes) setLimit(queue string, has bool, groupLimit int) {
+// limits are the slots of the queues that have a limit.
+type limits map[string]*slots
+
+// set enters whether a queue has a limit, and how many jobs of a group may run at once.
+func (l limits) set(queue string, has bool, groupLimit int) {
 	if !has {
-		delete(l.slots, queue)
+		delete(l, queue)
 		return
 	}
-	if l.slots[queue] == nil {
-		l.slots[queue] = new(slots)
+	if l[queue] == nil {
+		l[queue] = new(slots)
 	}
-	l.slots[queue].groupLimit = groupLimit
+	l[queue].groupLimit = groupLimit
 }
 
-// groupLimit returns how many jobs of a group of the queue may run at once, or 0 for one.
-func (l *lanes) groupLimit(queue string) int {
-	if m := l.slots[queue]; m != nil {
+func (l limits) has(queue string) bool { return l[queue] != nil }
+
+// ofGroup returns how many jobs of a group of the queue may run at once, or 0 for one.
+func (l limits) ofGroup(queue string) int {
+	if m := l[queue]; m != nil {
 		return m.groupLimit
 	}
 	return 0
 }
 
-func (l *lanes) limited(queue string) bool { return l.slots[queue] != nil }
+// met reports whether no lane may try to get a slot of the queue.
+func (l limits) met(queue string) bool {
+	m := l[queue]
+	return m != nil && m.met && m.tries <= 0
+}
 
-// Over says that a claim has found no slot of a queue free. The lane has the queue still.
-func (t *Turns) Over(queue string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if m := t.lanes.slots[queue]; m != nil {
+// began enters that so many lanes more work the queue.
+func (l limits) began(queue string, lanes int) {
+	if m := l[queue]; m != nil && m.met {
+		m.tries -= lanes
+	}
+}
+
+// over enters that a claim has found no slot.
+func (l limits) over(queue string) {
+	if m := l[queue]; m != nil {
 		m.met, m.trying = true, false
 		m.tries-- // its end is no slot's
 	}
 }
 
-// Under says that a claim has a slot of a queue.
-func (t *Turns) Under(queue string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if m := t.lanes.slots[queue]; m != nil && m.trying && m.tries <= 0 { // one for others' sake is enough
-		m.tries++
-		t.dispatch()
+// under enters that a claim has a slot, and reports whether another lane may try.
+func (l limits) under(queue string) bool {
+	m := l[queue]
+	if m == nil || !m.trying || m.tries > 0 { // one for others' sake is enough
+		return false
 	}
+	m.tries++
+	return true
 }
 
-// queueUp gives a group back that found no slot. The first of a queue is watched like one that another process has, so
-// the scout looks at it before long: then another claim may try.
-func (t *Turns) queueUp(turn *Turn) {
-	if m := t.lanes.slots[turn.Queue]; m != nil && !m.asked {
-		m.asked, turn.asks = true, true
-		t.watch(turn, 0)
-		return
+// ask reports whether a turn that found no slot is to be watched like one that another process has, because none of its
+// queue is: so the scout looks at it before long, and looked lets another claim try.
+func (l limits) ask(turn *Turn) bool {
+	m := l[turn.Queue]
+	if m == nil || m.asked {
+		return false
 	}
-	t.put(turn)
+	m.asked, turn.asks = true, true
+	return true
 }
 
-// found returns a turn for a group that was looked at: with what was known of it, if it was watched until then.
-func (t *Turns) found(key groups.Key, share string) *Turn {
-	turn := &Turn{Key: key, share: share}
-	if was := t.checking[key]; was != nil {
-		turn.tried, turn.misses, turn.unavailable, turn.trouble = was.tried, was.misses, was.unavailable, was.trouble
-		turn.single, turn.noCompany = was.single, was.noCompany
-		delete(t.checking, key)
-	}
-	return turn
-}
-
-// unwatch takes a turn out of those that are watched.
-func (t *Turns) unwatch(turn *Turn) {
-	delete(t.watched, turn)
-	if m := t.lanes.slots[turn.Queue]; turn.asks && m != nil {
+// looked enters that a turn is watched no more.
+func (l limits) looked(turn *Turn) {
+	if m := l[turn.Queue]; turn.asks && m != nil {
 		m.asked, m.trying = false, true
 		if m.tries <= 0 {
 			m.tries++

@@ -23,12 +23,6 @@ type Suspects struct {
 	until time.Time // when another one may be tried
 }
 
-// SetSuspects has groups wait for each other, and for those of other Turns. Not after the first turn was taken.
-func (t *Turns) SetSuspects(s *Suspects) {
-	t.suspects = s
-	s.bells = append(s.bells, t.earlier)
-}
-
 // enter gives the turn to a lane, or returns how long it has to wait. No other one is tried until it begins or leaves.
 func (s *Suspects) enter(turn *Turn) (wait time.Duration) {
 	if s == nil {
@@ -86,33 +80,4 @@ func (s *Suspects) free() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !time.Now().Before(s.until)
-}
-
-// allow reports whether a lane may have the turn. Else it waits.
-func (t *Turns) allow(turn *Turn) bool {
-	if !turn.suspect {
-		return true
-	}
-	wait := t.suspects.enter(turn)
-	if wait <= 0 {
-		return true
-	}
-	t.park(turn, time.Now().Add(wait))
-	if t.known[turn.Key] == turn {
-		t.suspected[turn] = true
-	}
-	return false
-}
-
-// trySuspects puts a few of those in line that wait, if one may be tried.
-func (t *Turns) trySuspects() {
-	few := 0
-	for turn := range t.suspected {
-		if few == tuning.Few || !t.suspects.free() {
-			return
-		}
-		few++
-		t.unlink(turn)
-		t.put(turn)
-	}
 }

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"time"
 
@@ -33,37 +32,22 @@ type trouble struct {
 	hurried time.Time // when the group was tried last because of a notice
 }
 
-// meet enters that the server has refused something, and returns until when the group is left alone.
-func (t *trouble) meet() time.Time {
+// meet enters that the server has refused something, and returns until when the group is left alone. announced says
+// that a notice came since the claim, which may be older than what the notice tells of.
+func (t *trouble) meet(announced bool) time.Time {
 	t.n++
 	t.last = time.Now()
-	return t.last.Add(troubleDelay(t.n))
+	until := t.last.Add(troubleDelay(t.n))
+	if announced {
+		return t.hurry(until)
+	}
+	return until
 }
 
 // forget forgets trouble that is long ago. It is called when a claim begins: a handler may take as long.
 func (t *trouble) forget() {
 	if t.n > 0 && time.Since(t.last) > 2*tuning.Long {
 		t.n = 0
-	}
-}
-
-// leaveAlone parks a group that is in trouble. announced says that a notice came since its claim, which may be older
-// than what the notice tells of.
-func (t *Turns) leaveAlone(turn *Turn, announced bool) {
-	at := turn.trouble.meet()
-	turn.resting = true
-	if announced {
-		at = turn.trouble.hurry(at)
-	}
-	t.park(turn, at)
-}
-
-// disturb has a group that is left alone tried soon: a notice told of it.
-func (t *Turns) disturb(turn *Turn) {
-	turn.at = turn.trouble.hurry(turn.at)
-	heap.Fix(&t.due, turn.index)
-	if turn.index == 0 {
-		t.earlier.ring()
 	}
 }
 

@@ -1,11 +1,11 @@
 package schedule
 
 import (
-	"math"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A Turn is a group's place among the Turns, and what the process knows of the group. A lane that has taken it owns it
@@ -60,22 +60,18 @@ type Turn struct {
 	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
 }
 
-// prepareClaim readies a group for a lane that is about to claim it.
-func (t *Turns) prepareClaim(turn *Turn) {
-	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
-	turn.floor, turn.safe = t.floors.get(turn.Key), t.floors.safe
-	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
-	turn.trouble.forget()
-	turn.allowed = turn.suspect || t.suspects == nil
-	turn.with, turn.jobs, turn.slot = nil, t.batches[turn.Queue].Jobs, t.lanes.limited(turn.Queue)
-	turn.groupSlot, turn.full = t.lanes.groupLimit(turn.Queue) > 0, false
-	if turn.groupSlot {
-		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
-	}
-	if turn.single > 0 || t.lanes.probed(turn.Queue) != nil {
-		turn.jobs = 1
-	}
-}
+type turnState int
+
+const (
+	inLine turnState = iota
+	withLane
+	dueLater
+	heldElsewhere
+)
+
+// quantum is how many turns a group has before those outside the line have theirs, while its queue has more ready
+// groups than the line holds. To find a group again costs a tenth of a job.
+const quantum = tuning.Few
 
 // A Batch says how much one transaction may take from a queue. Zero fields mean 1; one of them at most may be more.
 type Batch struct {
@@ -133,4 +129,14 @@ func (t *Turn) paid() (end func()) {
 			r.work(-part)
 		}
 	}
+}
+
+// rerank enters the priority of the head, as a look has found it, if the group is in line, and reports whether that is
+// another one. looks is the number of the scout's look: it may be older than what a lane has done there since.
+func (t *Turn) rerank(c Candidate, looks int64) bool {
+	if t.state != inLine || t.priority == c.Priority || t.given == looks || c.Holder != 0 || c.DueIn > 0 {
+		return false
+	}
+	t.priority = c.Priority
+	return true
 }

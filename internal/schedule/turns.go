@@ -1,16 +1,12 @@
 package schedule
 
 import (
-	"container/heap"
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
-	"github.com/pgfifo/pgfifo/internal/lease"
-	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // Turns keeps the groups that may have a job to run, and hands them to the lanes of a process in turn: queue by queue,
@@ -19,60 +15,75 @@ import (
 //
 // The zero value is not usable; see NewTurns. It is safe for concurrent use.
 type Turns struct {
-	mu        sync.Mutex
-	line      line                 // ready, in order
-	known     map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
-	due       dueHeap              // groups whose head is not due yet
-	most      int                  // groups that are parked at most
-	soon      time.Duration        // half of the room for parked groups is for those that are due within this time
-	earlier   bell                 // rings when another group is due first, or when a queue is to be probed
-	watched   map[*Turn]bool       // groups that another process holds, or that were missed
-	hinted    bool                 // one that was announced was added to them since the last call of Watched
-	waiting   []chan *Turn         // lanes without work, last in first out: the rest may go on sleeping
-	lanes     lanes
-	teams     map[groups.Key]*team // see team.go
-	checking  map[groups.Key]*Turn // groups that were watched, and that the scout looks at now
-	poll      time.Duration
-	suspects  *Suspects
-	suspected map[*Turn]bool // parked turns that wait until another suspect has ended
-	sick      atomic.Int64   // queues of which some group has said that it is unavailable
-	floors    floors
-	limit     int                                         // of each queue's row
-	refills   int                                         // refills that have been read so far
-	scouted   []*row                                      // rows of the scout's queues
-	batches   map[string]Batch                            // of queues that have any
-	shares    map[string]func(groupIDs []string) []string // of queues that have any
-	worked    bool                                        // a job was worked since the last View
-	wake      bell                                        // rings when the scout is to look at the Turns
+	shares divided
+	mu     sync.Mutex
+	book
 }
-
-type turnState int
-
-const (
-	inLine turnState = iota
-	withLane
-	dueLater
-	heldElsewhere
-)
 
 // NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
 // statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
-	now := time.Now()
-	t := &Turns{
-		line: newLine(), known: make(map[groups.Key]*Turn), watched: make(map[*Turn]bool),
-		floors: floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1},
-		limit:  limit, batches: make(map[string]Batch), wake: newBell(),
-		teams: make(map[groups.Key]*team), checking: make(map[groups.Key]*Turn),
-		shares: make(map[string]func([]string) []string), most: maxParked, earlier: newBell(),
-		suspected: make(map[*Turn]bool),
-	}
-	t.lanes = lanes{line: &t.line, bounds: make(map[string]Lanes), slots: make(map[string]*slots)}
+	t := &Turns{shares: make(divided)}
+	t.init(limit)
 	return t
 }
 
 // SetBatch says how much of a queue a claim may take; without it, one job. Not after the first turn was taken.
 func (t *Turns) SetBatch(queue string, b Batch) { t.batches[queue] = b }
+
+// SetShares divides the groups of a queue among shares, which have its lanes by turns. Not after the first turn was
+// taken.
+func (t *Turns) SetShares(queue string, s Shares) {
+	l := newLine()
+	l.sharing = &sharing{weights: s.Weights, others: &row{weight: 1}}
+	t.line.row(queue).shares = &l
+	t.shares[queue] = s.Of
+}
+
+// SetSuspects has groups wait for each other, and for those of other Turns. Not after the first turn was taken.
+func (t *Turns) SetSuspects(s *Suspects) {
+	t.suspects = s
+	s.bells = append(s.bells, t.parked.earlier)
+}
+
+// SetConcurrency says how many lanes there are. Without it no lanes are kept.
+func (t *Turns) SetConcurrency(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.of = n
+}
+
+// SetLanes bounds how many lanes may work a queue at once, from the next turn on.
+func (t *Turns) SetLanes(queue string, b Lanes) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.bound(queue, b)
+	t.dispatch()
+}
+
+// Run puts groups in line when they are due, and has queues probed and suspects tried, until ctx ends.
+func (t *Turns) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if wait := t.Due(); wait >= 0 {
+			timer.Reset(wait)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-t.parked.earlier:
+		}
+	}
+}
+
+// Due puts the groups in line whose time has come, and returns how long it is until the next one, or probe, or -1.
+func (t *Turns) Due() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.due()
+}
 
 // Next waits for a group to try. It returns nil when ctx ends.
 func (t *Turns) Next(ctx context.Context) *Turn {
@@ -99,7 +110,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	turn := <-ch // handed over just now, with its company
 	t.suspects.leave(turn)
 	t.lanes.end(turn.Queue)
-	t.landed(turn)
+	t.lanes.probes.landed(turn)
 	for _, back := range append([]*Turn{turn}, turn.with...) {
 		end := back.paid()
 		t.put(back)
@@ -115,115 +126,77 @@ func (t *Turns) TryNext() *Turn {
 	return t.take()
 }
 
-func (t *Turns) take() *Turn {
-	turn := t.line.pop(t.lanes.may)
-	for turn != nil && !t.allow(turn) {
-		turn = t.line.pop(t.lanes.may)
-	}
-	if turn == nil {
-		return nil
-	}
-	t.begin(turn)
-	groups := t.batches[turn.Queue].Groups
-	if groups > 1 && !turn.noCompany && !turn.groupSlot && t.lanes.probed(turn.Queue) == nil {
-		t.gather(turn, groups)
-	}
-	t.pay(turn)
-	if turn.row.overflowed && t.low(turn.row, turn.Queue) {
-		t.Wake() // there may be more than it could hold
-	}
-	return turn
+// Over says that a claim has found no slot of a queue free. The lane has the queue still.
+func (t *Turns) Over(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.limits.over(queue)
 }
 
-// gather gives a turn the next ones in line of the same queue for company, up to the given number in all, and no more
-// than its part if other lanes have nothing to do.
-func (t *Turns) gather(turn *Turn, groups int) {
-	lanes := 1
-	if t.lanes.may(turn.Queue) {
-		lanes += len(t.waiting)
-	}
-	even := (t.line.row(turn.Queue).len() + lanes) / lanes
-	for range min(groups, even) - 1 {
-		next := t.line.company(turn.Queue)
-		if next == nil {
-			return
-		}
-		t.prepareClaim(next)
-		turn.with = append(turn.with, next)
+// Under says that a claim has a slot of a queue.
+func (t *Turns) Under(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.lanes.limits.under(queue) {
+		t.dispatch()
 	}
 }
 
-// learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
-// hide one that has appeared since the claim.
-func (t *Turns) learn(turn *Turn, o Outcome) {
-	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Untried, o.Seen.Ahead
-	if !o.Missed {
-		turn.priority, turn.misses = o.Priority, misses{}
+// Started says that a lane is about to run a job of its turn's group, after everybody can see that, whether there are
+// jobs behind it, and whether it may be what has killed its workers.
+func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
+	if suspect {
+		t.suspects.begin(turn)
+	} else if turn.suspect {
+		t.suspects.leave(turn)
 	}
-	if o.OneByOne > 0 {
-		turn.single = o.OneByOne
-	}
-	id := o.Finished
-	if id > 0 {
-		t.worked, turn.unavailable = true, 0
-	}
-	if o.Unavailable {
-		turn.unavailable++
-	}
-	if id <= 0 {
+	turn.suspect = false
+	if !turn.groupSlot {
 		return
 	}
-	if id >= turn.single {
-		turn.single = 0
-	}
-	if turn.groupSlot { // it tells nothing of lower ids
-		return
-	}
-	if id <= turn.lowest && id > turn.entered {
-		t.floors.raise(turn, o.Seen, id)
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.joinTeam(turn, id, more)
 }
 
-// put hands the group to a waiting lane, or puts it at the end of the line.
-func (t *Turns) put(turn *Turn) {
-	turn.full = false
-	if other := t.known[turn.Key]; turn.groupSlot && other != nil && other != turn {
-		t.unlink(other)
-	}
-	t.known[turn.Key] = turn
-	if len(t.waiting) > 0 && t.lanes.may(turn.Queue) {
-		if !t.allow(turn) {
-			return
-		}
-		t.begin(turn)
-		t.pay(turn)
-		t.hand(turn)
-		return
-	}
-	turn.state = inLine
-	t.line.push(turn)
+// Overtakes reports whether a claim that has found this job may have overtaken another one: one that was put back, by a
+// redrive say, since the claim was requested, which may have waited behind what settles the job before.
+func (t *Turns) Overtakes(turn *Turn, id int64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return turn.putBack < id
 }
 
-// quantum is how many turns a group has before those outside the line have theirs, while its queue has more ready
-// groups than the line holds. To find a group again costs a tenth of a job.
-const quantum = tuning.Few
+// Answer says what a lane has heard of what the jobs of its turn's queue need: that it is up, because one is done, or
+// that it is down. It reports whether the queue is probed now, and whether that is new. While it is, only what a probe
+// has heard counts: the other turns are older.
+func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
+	if up && t.lanes.probes.sick.Load() == 0 {
+		return false, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	probed, changed = t.lanes.probes.answer(turn, up)
+	if changed && up {
+		t.dispatch()
+	} else if probed {
+		t.parked.earlier.ring()
+	}
+	return probed, changed
+}
 
-// An Outcome is what a lane learned of a group.
-type Outcome struct {
-	Missed      bool          // the claim found nothing: held elsewhere, no jobs, no row, or one of the next two
-	NextLocked  bool          // somebody had just locked the next job of a group that several run
-	Over        bool          // there was no slot: the queue is at its limit
-	Finished    int64         // the id of the job that is gone from the group, or 0
-	More        bool          // there is another job behind the one that was claimed
-	DueIn       time.Duration // the head may not run before this, or 0
-	Paused      bool          // the group or its queue is paused: discovery finds it when it is resumed
-	Unavailable bool          // its handler has said so
-	Trouble     bool          // the server refuses something about the group: it rests for a while, longer each time
-	NoCompany   bool          // the next claim is to be of this group only
-	Untried     bool          // the head was not, because it may be what has killed its workers: see Suspects
-	OneByOne    int64         // the next claims are to be of one job each, up to the one with this id; or 0
-	Seen        lease.Seen    // what the claim has learned
-	Priority    int           // the head's, if that is the same as before
+// Unavailable returns how often in a row the handler of the turn's head has said so, as far as this process knows.
+func (t *Turns) Unavailable(turn *Turn) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return turn.unavailable
+}
+
+// Probed returns the queues that are probed, sorted.
+func (t *Turns) Probed() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.lanes.probes.queues()
 }
 
 // Done gives a group back after a lane has tried or worked it.
@@ -233,68 +206,12 @@ func (t *Turns) Done(turn *Turn, o Outcome) {
 	t.done(turn, o)
 }
 
-func (t *Turns) done(turn *Turn, o Outcome) {
-	if t.landed(turn) {
-		defer t.dispatch()
-	}
-	defer turn.paid()()
-	if turn.suspect || !o.Missed { // else its job is lost again
-		t.suspects.leave(turn)
-	}
-	r := t.part(turn.Queue, turn.share)
-	again := turn.again
-	hinted := turn.hinted
-	turn.again, turn.hinted, turn.given = false, false, t.floors.looks
-	if turn.groupSlot && t.leaveTeam(turn, &o, &again) {
-		return
-	}
-	if o.Over {
-		turn.hinted = hinted
-		t.queueUp(turn)
-		return
-	}
-	t.learn(turn, o)
-	if o.Paused {
-		t.line.row(turn.Queue).paused = true
-	}
-	if o.Finished <= 0 {
-		// Nothing was finished. So the floor may be wrong: Again may have raised it for a job that was not completed,
-		// or a lower id came late.
-		t.floors.drop(turn.Key)
-	} else {
-		turn.trouble.n = 0
-	}
-	switch {
-	case o.Trouble:
-		t.leaveAlone(turn, again)
-	case o.Missed && turn.floor.id > 0: // one look without it
-		t.put(turn)
-	case o.Missed:
-		// Held elsewhere, or without jobs, or without a row if it was only announced: the scout looks.
-		turn.misses.add(turn.head)
-		turn.hinted = hinted
-		t.watch(turn, 0)
-		if hinted {
-			t.Wake()
-		}
-	case o.DueIn > 0:
-		t.park(turn, time.Now().Add(o.DueIn))
-	case again, o.More &&
-		(!r.overflowed || r.len() == 0 || turn.spent+1 < quantum || turn.noCompany || turn.single > o.Finished):
-		turn.spent++
-		t.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
-	default:
-		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
-		r.dropped = r.dropped || o.More
-		delete(t.known, turn.Key)
-	}
-}
-
-func (t *Turns) watch(turn *Turn, holder int64) {
-	turn.state, turn.holder = heldElsewhere, holder
-	t.hinted = t.hinted || turn.hinted
-	t.known[turn.Key] = turn
-	t.watched[turn] = true
+// Free says that a lane which worked a queue does so no more.
+func (t *Turns) Free(queue string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.end(queue)
+	t.dispatch()
 }
 
 // Again prepares to try the group once more instead of giving it back, after a lane has worked it and found nobody
@@ -328,9 +245,63 @@ func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
 	return true
 }
 
+// Swap is TryNext for a lane that has worked a turn, and has still to settle it. Settled says that it has; Return takes
+// the other turn back. If Swap returns nil, the lane has the turn's queue still, and stay says whether it may go on
+// there. more says that it could, with the same group: so it should while all other queues in line, or all other shares
+// of the queue, have had more of the lanes' time.
+func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	queue := was.Queue
+	t.lanes.end(queue)
+	stay = t.lanes.may(queue) && t.lanes.probes.of(queue) == nil
+	if more && stay && t.lanes.usedLess(was) {
+		t.lanes.begin(queue)
+		return nil, stay
+	}
+	turn = t.take()
+	if turn == nil {
+		t.lanes.begin(queue)
+		return nil, stay
+	}
+	turn.swapped = time.Now()
+	t.dispatch()
+	return turn, false
+}
+
+// Settled says that the lane which was given next is done with what it has worked before in the queue. What it has used
+// since was that queue's time, and that of the share before, which pays until Done.
+func (t *Turns) Settled(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.settled(queue, next)
+}
+
+// Stay says that the lane which was given next has the queue still that it has worked before.
+func (t *Turns) Stay(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.stay(queue, next)
+	t.dispatch()
+}
+
+// Return takes the turn and those with it back from a lane that has made no use of them, to where they were in line.
+// The lane stays with the queue that it has worked before.
+func (t *Turns) Return(queue string, next *Turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lanes.stay(queue, next)
+	for _, turn := range slices.Backward(append([]*Turn{next}, next.with...)) {
+		turn.returned, turn.spent = true, max(turn.spent-1, 0)
+		t.done(turn, Outcome{More: true, Priority: turn.priority, Untried: turn.suspect, NoCompany: turn.noCompany})
+		turn.returned = false
+	}
+	t.dispatch()
+}
+
 // Announce adds a group that a notification told of; id is the lowest new job's, or 0 if that is not known.
 func (t *Turns) Announce(key groups.Key, id int64) {
-	share := t.shareOf(key)
+	share := t.shares.of(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.announce(key, share, id)
@@ -338,7 +309,7 @@ func (t *Turns) Announce(key groups.Key, id int64) {
 
 // PutBack is Announce for a job that has its old id again, and so may lie below the group's floor.
 func (t *Turns) PutBack(key groups.Key, id int64) {
-	share := t.shareOf(key)
+	share := t.shares.of(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.floors.below(key, id)
@@ -348,36 +319,16 @@ func (t *Turns) PutBack(key groups.Key, id int64) {
 	t.announce(key, share, id)
 }
 
-func (t *Turns) announce(key groups.Key, share string, id int64) {
-	turn := t.known[key]
-	switch {
-	case t.announceToTeam(turn, key, id):
-	case turn == nil:
-		if part := t.part(key.Queue, share); t.room(key.Queue, part, nil) <= 0 {
-			t.refuse(key.Queue, part, "")
-			return
-		}
-		turn = t.found(key, share)
-		turn.head, turn.hinted = id, true
-		t.put(turn)
-	case turn.state == withLane:
-		turn.again = true
-	case turn.leftAlone():
-		t.disturb(turn)
-	case turn.state == dueLater && id < turn.head:
-		turn.suspect = false
-		t.unlink(turn)
-		t.put(turn)
+// Urge is Announce for a job with a priority. Unless a lane waits for work, the scout looks at once whether it is the
+// head of its group.
+func (t *Turns) Urge(key groups.Key, id int64) {
+	share := t.shares.of(key)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[key] != nil || len(t.waiting) > 0 || t.rooms.part(key.Queue, share).ranked >= maxUrgent {
+		t.announce(key, share, id)
+		return
 	}
-}
-
-// unlink takes a parked or watched turn out of the structure that it waits in.
-func (t *Turns) unlink(turn *Turn) {
-	switch turn.state {
-	case dueLater:
-		heap.Remove(&t.due, turn.index)
-		delete(t.suspected, turn)
-	case heldElsewhere:
-		t.unwatch(turn)
-	}
+	t.watch(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
+	t.Wake()
 }

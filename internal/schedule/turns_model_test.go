@@ -71,7 +71,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[groups.Key], id *rapid.Generator[int64]) {
 	c := Candidate{Key: key.Draw(t, "key"), ID: id.Draw(t, "id")}
 	c.Priority = max(rapid.IntRange(-3, MaxPriority).Draw(t, "priority"), 0)
-	c.share = d.turns.shareOf(c.Key)
+	c.share = d.turns.shares.of(c.Key)
 	switch rapid.IntRange(0, 3).Draw(t, "state") {
 	case 0:
 		c.DueIn = time.Nanosecond
@@ -90,8 +90,8 @@ func (d *dispatch) offer(t *rapid.T, key *rapid.Generator[groups.Key], id *rapid
 }
 
 func (d *dispatch) announce(key groups.Key, id int64) {
-	if part := d.turns.part(key.Queue, d.turns.shareOf(key)); d.turns.known[key] == nil &&
-		d.turns.room(key.Queue, part, nil) > 0 {
+	if part := d.turns.rooms.part(key.Queue, d.turns.shares.of(key)); d.turns.known[key] == nil &&
+		d.turns.rooms.left(key.Queue, part, nil) > 0 {
 		d.owed[key] = true
 	}
 	d.turns.Announce(key, id)
@@ -166,7 +166,7 @@ func (d *dispatch) done(t *rapid.T, id *rapid.Generator[int64]) {
 		return
 	}
 	o := outcome(t, id)
-	roomy := !d.turns.part(turn.Queue, turn.share).overflowed
+	roomy := !d.turns.rooms.part(turn.Queue, turn.share).overflowed
 	if !o.Missed && o.DueIn == 0 && (turn.again || o.More && roomy) || o.Missed && turn.floor.id > 0 {
 		d.owed[turn.Key] = true
 	}
@@ -193,7 +193,7 @@ func (d *dispatch) released(t *rapid.T) {
 	require.Empty(t, d.turns.watched)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
-		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shareOf(keys[0])}})
+		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shares.of(keys[0])}})
 	}
 }
 
@@ -245,11 +245,11 @@ func (d *dispatch) check(t *rapid.T) {
 		require.Equal(t, inRows, l.len())
 	}
 	look(&turns.line)
-	for i, turn := range turns.due {
+	for i, turn := range turns.parked.heap {
 		require.Equal(t, i, turn.index)
 		place(turn, dueLater)
 	}
-	for turn := range turns.watched {
+	for turn := range turns.watched.turns {
 		place(turn, heldElsewhere)
 	}
 	for _, turn := range d.lanes {

@@ -178,7 +178,7 @@ func TestTurnsThatAreDueLater(t *testing.T) {
 	cs := ready("late", "soon", "now")
 	cs[0].DueIn, cs[1].DueIn = time.Hour, time.Nanosecond
 	require.Equal(t, 1, turns.Offer(cs))
-	require.Len(t, turns.earlier, 1, "the next time has changed")
+	require.Len(t, turns.parked.earlier, 1, "the next time has changed")
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
 	require.Equal(t, []string{"now", "soon"}, drained(turns))
 
@@ -212,19 +212,19 @@ func TestTurnsAreDueInOrder(t *testing.T) {
 // Memory is for so many groups that are not due, and half of it for those that are due soon.
 func TestTurnsParkSoMany(t *testing.T) {
 	turns := newTurns(t)
-	turns.soon = time.Minute
+	turns.parked.soon = time.Minute
 	offer := func(n int, in time.Duration) {
 		cs := make([]Candidate, n)
 		for i := range cs {
 			cs[i] = Candidate{Key: group(fmt.Sprint(in, i)), ID: 1, DueIn: in}
 		}
 		require.Zero(t, turns.Offer(cs))
-		require.Len(t, turns.known, turns.due.Len())
+		require.Len(t, turns.known, turns.parked.heap.Len())
 	}
 	offer(maxParked/2+1, time.Hour)
-	require.Equal(t, maxParked/2, turns.due.Len())
+	require.Equal(t, maxParked/2, turns.parked.heap.Len())
 	offer(maxParked, 50*time.Second)
-	require.Equal(t, maxParked, turns.due.Len())
+	require.Equal(t, maxParked, turns.parked.heap.Len())
 }
 
 func TestTurnsThatOthersHold(t *testing.T) {
@@ -279,7 +279,7 @@ func TestHintedTurns(t *testing.T) {
 func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.scout([]string{queue})
+	turns.scout([]string{queue}, 0, 0)
 	turns.Walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)

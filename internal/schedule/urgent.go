@@ -18,6 +18,7 @@ import (
 // 21 ms, or 0.26 s if nobody tells of it (bench/RESULTS.md, priority). Of each queue and priority it reads some groups,
 // goes on behind them with the next look, and so comes round.
 type urgency struct {
+	*reader
 	stops map[level]stop // of levels that have more
 	some  bool           // the last look has found any
 	more  bool           // the last look has left some that there is room for
@@ -41,14 +42,13 @@ type stop struct {
 const rareGap = tuning.Wait / 4
 
 // Urge asks for a look for jobs with a priority, of some queue.
-func (s *Scout) Urge() {
-	s.urgency.asked.Store(true)
-	s.Turns.Wake()
+func (u *urgency) Urge() {
+	u.asked.Store(true)
+	u.Turns.Wake()
 }
 
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.
-func (s *Scout) nextUrgent(view View) time.Duration {
-	u := &s.urgency
+func (u *urgency) nextUrgent(view View) time.Duration {
 	gap := max(rareGap, tuning.Spare*u.cost)
 	switch {
 	case view.Ready == 0:
@@ -62,16 +62,15 @@ func (s *Scout) nextUrgent(view View) time.Duration {
 }
 
 // lookUrgent looks for groups whose heads have a priority.
-func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
-	u := &s.urgency
+func (u *urgency) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	begin := time.Now()
 	u.asked.Store(false)
-	hints, err := s.readUrgent(ctx, conn, s.Turns.fullLevels())
+	hints, err := u.readUrgent(ctx, conn, u.Turns.fullLevels())
 	if err != nil {
 		return err
 	}
 	keep := func(c *Candidate) bool { return c.Priority > 0 }
-	if err := s.readGroups(ctx, conn, s.Turns.outranked(hints), keep); err != nil {
+	if err := u.readGroups(ctx, conn, u.Turns.outranked(hints), keep); err != nil {
 		return err
 	}
 	u.rhythm = rhythm{walked: time.Now(), cost: time.Since(begin)}
@@ -79,8 +78,7 @@ func (s *Scout) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 }
 
 // readUrgent reads the next groups of all levels but those that are full, those of the highest first.
-func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]bool) (hints []Candidate, err error) {
-	u := &s.urgency
+func (u *urgency) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]bool) (hints []Candidate, err error) {
 	u.some, u.more = len(u.stops) > 0, false // there may be some from the beginning to there
 	begin := maps.Clone(u.stops)
 	for l := range full { // behind all jobs
@@ -99,8 +97,8 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]b
 	read := make(map[level]int)
 	var l level
 	var at stop
-	err = query(ctx, conn, "look for jobs with a priority", s.Schema.Qualify(statement("urgent")), []any{
-		s.Queues, queues, priorities, times, ids, maxUrgent,
+	err = query(ctx, conn, "look for jobs with a priority", u.Schema.Qualify(statement("urgent")), []any{
+		u.Queues, queues, priorities, times, ids, maxUrgent,
 	}, []any{&l.queue, &l.priority, &at.due, &at.group}, func() {
 		hints = append(hints, Candidate{Key: groups.Key{Queue: l.queue, GroupID: at.group}, Priority: l.priority})
 		if read[l]++; read[l] == maxUrgent {
@@ -109,42 +107,4 @@ func (s *Scout) readUrgent(ctx context.Context, conn *pgx.Conn, full map[level]b
 	})
 	u.some = u.some || len(hints) > 0
 	return hints, err
-}
-
-// fullLevels returns those of which there is no room for more groups in line.
-func (t *Turns) fullLevels() map[level]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	full := make(map[level]bool)
-	for _, r := range t.scouted {
-		for p := 1; p <= MaxPriority && r.shares == nil; p++ {
-			if r.rank(p).len() >= maxUrgent {
-				full[level{r.name, p}] = true
-			}
-		}
-	}
-	return full
-}
-
-// outranked returns the groups that are to be looked at because of the hints, each once: jobs with a priority.
-func (t *Turns) outranked(hints []Candidate) (keys []groups.Key) {
-	t.divide(hints)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	seen := make(map[groups.Key]bool)
-	for _, h := range hints {
-		turn := t.known[h.Key]
-		switch {
-		case seen[h.Key], turn == nil && !t.roomFor(h.Key, h.share, h.Priority):
-		case turn == nil, turn.state == inLine && turn.priority < h.Priority:
-			seen[h.Key] = true
-			keys = append(keys, h.Key)
-		}
-	}
-	return keys
-}
-
-// roomFor reports whether there is room for a group whose head has a priority.
-func (t *Turns) roomFor(key groups.Key, share string, priority int) bool {
-	return priority > 0 && t.part(key.Queue, share).rank(priority).len() < maxUrgent
 }

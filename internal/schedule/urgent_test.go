@@ -22,7 +22,7 @@ func (s *stage) give(priority, n int, name string) {
 // urgents looks for jobs with a priority until that comes round, and returns the groups that were found.
 func (s *stage) urgents(scout *Scout, conn *pgx.Conn) (found []string) {
 	s.Helper()
-	for more := true; more; more = scout.urgency.more {
+	for more := true; more; more = scout.more {
 		require.NoError(s, scout.lookUrgent(s.Context(), conn, View{}))
 		found = append(found, drained(scout.Turns)...)
 	}
@@ -92,14 +92,14 @@ func TestRoomForUrgentGroups(t *testing.T) {
 		for range 8 {
 			require.NoError(t, scout.lookUrgent(t.Context(), conn, View{}))
 		}
-		r := turns.part(queue, "a")
+		r := turns.rooms.part(queue, "a")
 		require.Equal(t, maxUrgent, r.rank(7).len())
 		require.Equal(t, 10, r.rank(6).len())
 		if shares {
-			require.Equal(t, 3, turns.part(queue, "z").rank(7).len())
+			require.Equal(t, 3, turns.rooms.part(queue, "z").rank(7).len())
 		}
 		found := 0
-		for scout.urgency.some = true; scout.urgency.some; {
+		for scout.some = true; scout.some; {
 			for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
 				if s.finish(turns, turn) {
 					found++

@@ -22,19 +22,12 @@ type View struct {
 	refill   refill
 }
 
-// A queueRoom is what the scout needs to know of a queue's part of the line.
-type queueRoom struct {
-	room    int  // for so many more groups
-	roomy   bool // it has had room for all since the last walk began
-	low     bool // it is half empty, or more than that
-	started bool // the first walk is over
-	paused  bool // a claim has found a group paused since the last call of View
-}
-
-// scout says whose rooms a View has.
-func (t *Turns) scout(queues []string) {
+// scout says whose rooms a View has, within which time half of those are due that are parked, and how often the scout
+// looks.
+func (t *Turns) scout(queues []string, soon, poll time.Duration) {
+	t.parked.soon, t.poll = soon, poll
 	for _, q := range queues {
-		t.scouted = append(t.scouted, t.line.row(q))
+		t.rooms.scouted = append(t.rooms.scouted, t.line.row(q))
 	}
 }
 
@@ -43,29 +36,117 @@ func (t *Turns) View() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Ready: t.line.len(), rooms: make([]queueRoom, len(t.scouted)),
-		Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
-		Watched: len(t.watched), Crowded: t.due.Len() >= t.most*3/4, Unproven: t.floors.unproven,
-		Hinted: t.hinted,
+		Ready: t.line.len(), Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
+		Watched: len(t.watched.turns), Hinted: t.watched.hinted,
+		Crowded: t.parked.crowded(), Unproven: t.floors.unproven,
 	}
-	for i, r := range t.scouted {
-		p := queueRoom{room: t.limit, roomy: true}
-		if r.shares != nil {
-			v.refill = t.refillOf(r, v.refill)
-		} else {
-			p.room -= r.len()
-			if p.room <= 0 { // nothing is looked for, until there is
-				r.overflowed, r.started = true, true
-			}
-			p.roomy, p.low = !r.overflowed, p.room >= t.limit/2
-		}
-		p.started, p.paused = r.started, r.paused
-		v.rooms[i], v.Room = p, max(v.Room, p.room)
-		r.paused = false
-	}
+	v.rooms, v.Room, v.refill = t.rooms.look()
 	t.worked = false
 	t.floors.age(time.Now())
 	return v
+}
+
+// Offer adds what discovery found, and reports how many of the candidates were news.
+func (t *Turns) Offer(cs []Candidate) (news int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reranked := make(map[*row]bool)
+	for _, c := range cs {
+		if t.offer(c, reranked) {
+			news++
+		}
+	}
+	for r := range reranked {
+		r.rerank()
+	}
+	t.dispatch() // a queue may have no limit any more
+	return news
+}
+
+// admit says to which shares candidates belong, and returns those for which there is room. If a walk has found them, w
+// is that.
+func (t *Turns) admit(cs []Candidate, w *walk) []Candidate {
+	if len(t.shares) == 0 {
+		return cs
+	}
+	t.shares.divide(cs)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	coming := make(map[*row]int)
+	last := ""
+	if w != nil {
+		last = w.after
+	}
+	admitted := cs[:0]
+	for _, c := range cs {
+		if c.Holder != 0 || c.DueIn > 0 || c.Paused || c.Orphan || t.known[c.Key] != nil ||
+			t.rooms.forPriority(c) || t.rooms.admit(c, coming, w, last) {
+			admitted = append(admitted, c)
+		}
+		if w != nil {
+			last = c.GroupID
+		}
+	}
+	return admitted
+}
+
+// unknown returns the groups that are to be looked at because of the hints, each once: jobs that are new, or due soon.
+// They need not be heads. DueIn is 0 if it is not known.
+func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
+	t.shares.divide(hints)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen, coming := make(map[groups.Key]bool), make(map[*row]int)
+	for _, h := range hints {
+		t.floors.found(h.Key, h.ID)
+		turn := t.known[h.Key]
+		switch {
+		case turn != nil && turn.claimable():
+			turn.lowest = min(turn.lowest, h.ID)
+			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
+			// again.
+			turn.again = turn.again || turn.state == withLane && h.ID != turn.head
+		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.ID, h.DueIn)):
+		case !seen[h.Key]:
+			seen[h.Key] = true
+			if t.rooms.admit(h, coming, nil, "") {
+				keys = append(keys, h.Key)
+			}
+		}
+	}
+	return keys
+}
+
+// outranked returns the groups that are to be looked at because of the hints, each once: jobs with a priority.
+func (t *Turns) outranked(hints []Candidate) (keys []groups.Key) {
+	t.shares.divide(hints)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	seen := make(map[groups.Key]bool)
+	for _, h := range hints {
+		turn := t.known[h.Key]
+		switch {
+		case seen[h.Key], turn == nil && !t.rooms.forPriority(h):
+		case turn == nil, turn.state == inLine && turn.priority < h.Priority:
+			seen[h.Key] = true
+			keys = append(keys, h.Key)
+		}
+	}
+	return keys
+}
+
+// fullLevels returns those of which there is no room for more groups in line.
+func (t *Turns) fullLevels() map[level]bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rooms.fullLevels()
+}
+
+// refilled enters how far a refill has come; more says that there may be groups behind.
+func (t *Turns) refilled(queue string, w *walk, more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rooms.refilled(queue, w, more)
 }
 
 // AskWriters says that the transactions which write to the jobs are about to be asked for.
@@ -115,8 +196,7 @@ func (t *Turns) Forget(queue string) {
 func (t *Turns) Walked(queue string, complete bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.line.row(queue)
-	r.overflowed, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
+	t.rooms.walked(queue, complete)
 }
 
 // Watched returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not
@@ -124,48 +204,21 @@ func (t *Turns) Walked(queue string, complete bool) {
 func (t *Turns) Watched() (xids []int64, unknown []groups.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.hinted = false
-	seen := make(map[int64]bool, len(t.watched))
-	for turn := range t.watched {
-		switch {
-		case turn.holder == 0 && turn.misses.leftAlone(turn.head):
-		case turn.holder == 0 || turn.groupSlot && time.Since(turn.tried) >= t.poll: // see offerRunning
-			unknown = append(unknown, turn.Key)
-		case !seen[turn.holder]:
-			seen[turn.holder] = true
-			xids = append(xids, turn.holder)
-		}
-	}
-	return xids, unknown
+	return t.watched.holders(t.poll)
 }
 
 // Kept returns the groups that sessions hold, and their numbers.
 func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for turn := range t.watched {
-		if turn.holder < 0 {
-			keys, sessions = append(keys, turn.Key), append(sessions, -turn.holder)
-		}
-	}
-	return keys, sessions
+	return t.watched.kept()
 }
 
 // WatchedBy returns the groups held by the given transactions, all of them and those whose worker died.
 func (t *Turns) WatchedBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	orphans = make(map[groups.Key]bool)
-	for turn := range t.watched {
-		if dead, ended := died[turn.holder]; ended && turn.holder != 0 {
-			keys = append(keys, turn.Key)
-			turn.tried = time.Time{} // there is room, where several jobs of the group may run
-			if dead {
-				orphans[turn.Key] = true
-			}
-		}
-	}
-	return keys, orphans
+	return t.watched.by(died)
 }
 
 // Recheck forgets watched groups, whose heads are looked at next: those that are offered or announced until done is
@@ -173,10 +226,10 @@ func (t *Turns) WatchedBy(died map[int64]bool) (keys []groups.Key, orphans map[g
 func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	clear(t.checking)
+	clear(t.watched.checking)
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
-			t.checking[key] = turn
+			t.watched.checking[key] = turn
 			t.unwatch(turn)
 			delete(t.known, key)
 		}
@@ -185,7 +238,7 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		clear(t.checking)
+		clear(t.watched.checking)
 	}
 }
 

@@ -12,8 +12,30 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+// A search finds groups with jobs: it walks over each queue for itself, and where that takes long it looks instead for
+// what is new and what is due (look.go).
+type search struct {
+	*reader
+	walks  []walk        // of each of the Queues
+	queue  int           // the one of the Queues whose walk was read last, by its index
+	gap    time.Duration // between two walks, or looks
+	whole  time.Duration // what the last walks over all queues took
+	began  time.Time     // when the first of those walks began
+	slowed int           // how many times one after the other such walks were slow
+	look   look
+	hints  []Candidate // memory for the hints of a look, to be used again
+}
+
+func newSearch(r *reader) search {
+	walks := make([]walk, len(r.Queues))
+	for i := range walks {
+		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
+	}
+	return search{reader: r, walks: walks, queue: -1, gap: minGap}
+}
+
 // walkPause returns how long to wait between walks that take so long.
-func (s *Scout) walkPause(took time.Duration) time.Duration {
+func (s *search) walkPause(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
 	}
@@ -67,7 +89,7 @@ func (w walk) together() bool { return w.midway && !w.apart }
 func (p queueRoom) overflowWaits() bool { return !p.roomy && p.low }
 
 // sum adds up what walks have cost: all, or those that are not under way.
-func (s *Scout) sum(all bool) (took time.Duration, heads int) {
+func (s *search) sum(all bool) (took time.Duration, heads int) {
 	for i := range s.walks {
 		if w := &s.walks[i]; all || !w.midway {
 			took, heads = took+w.took, heads+w.heads
@@ -77,18 +99,18 @@ func (s *Scout) sum(all bool) (took time.Duration, heads int) {
 }
 
 // midway reports whether a walk has begun and not ended.
-func (s *Scout) midway() bool {
+func (s *search) midway() bool {
 	return slices.ContainsFunc(s.walks, func(w walk) bool { return w.midway })
 }
 
 // nextWalk returns how long the next batch of a walk has to wait.
-func (s *Scout) nextWalk(view View) time.Duration {
+func (s *search) nextWalk(view View) time.Duration {
 	_, wait := s.chooseWalk(view)
 	return wait
 }
 
 // chooseWalk returns the queue whose walk has the next batch, by its index, and how long that has to wait.
-func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
+func (s *search) chooseWalk(view View) (queue int, next time.Duration) {
 	together := slices.ContainsFunc(s.walks, walk.together)
 	took, _ := s.sum(false)
 	next = time.Duration(math.MaxInt64)
@@ -113,7 +135,7 @@ func (s *Scout) chooseWalk(view View) (queue int, next time.Duration) {
 }
 
 // nextBatch returns how long the next batch of a walk has to wait that is under way.
-func (s *Scout) nextBatch(w *walk, p queueRoom, view View) time.Duration {
+func (s *search) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 	switch {
 	case w.paced && !w.needed && p.roomy:
 		return pace*w.cost - time.Since(w.walked)
@@ -128,7 +150,7 @@ func (s *Scout) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 
 // nextBegin returns how long a walk has to wait before it begins; took is what those that wait took the last time.
 // Where looks are made it need not hurry.
-func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration {
+func (s *search) nextBegin(w *walk, view View, took time.Duration) time.Duration {
 	gap := s.gap
 	switch {
 	case w.covers():
@@ -144,7 +166,7 @@ func (s *Scout) nextBegin(w *walk, view View, took time.Duration) time.Duration 
 }
 
 // press has what is new looked for at once: by a look where these are made, else by walks that begin now.
-func (s *Scout) press() {
+func (s *search) press() {
 	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
 		s.walks[i].needed = s.walks[i].needed || !s.look.on
@@ -153,7 +175,7 @@ func (s *Scout) press() {
 
 // beginWalk begins the walk over a queue: by itself if groups beyond the line wait there or others are under way, else
 // together with others.
-func (s *Scout) beginWalk(n int, view View) {
+func (s *search) beginWalk(n int, view View) {
 	apart := view.rooms[n].overflowWaits() || slices.ContainsFunc(s.walks, walk.together)
 	now := time.Now()
 	for i, p := range view.rooms {
@@ -168,13 +190,13 @@ func (s *Scout) beginWalk(n int, view View) {
 }
 
 // walk reads the next batch of heads of the queue that has the next one.
-func (s *Scout) walk(ctx context.Context, conn *pgx.Conn, view View) error {
+func (s *search) walk(ctx context.Context, conn *pgx.Conn, view View) error {
 	n, _ := s.chooseWalk(view)
 	return s.walkQueue(ctx, conn, view, n)
 }
 
 // walkQueue reads the next batch of heads of a queue.
-func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int) error {
+func (s *search) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int) error {
 	s.queue = n
 	w, queue := &s.walks[n], s.Queues[n]
 	if !w.midway {
@@ -199,34 +221,8 @@ func (s *Scout) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int)
 	return nil
 }
 
-// readOn reads the next batch of heads of a walk over a queue, and reports whether there may be more behind it.
-func (s *Scout) readOn(
-	ctx context.Context, conn *pgx.Conn, w *walk, queue string, limit int,
-) (r rhythm, more bool, err error) {
-	begin := time.Now()
-	sql := candidatesAdjacentSQL
-	if w.skip {
-		sql = candidatesSQL
-	}
-	n, last, err := s.read(ctx, conn, w, nil, sql, queue, w.after, limit)
-	if err != nil {
-		return rhythm{}, false, err
-	}
-	w.heads += n
-	more = n == limit
-	if w.skip {
-		w.skip = false
-	} else if more = n > 0; more {
-		w.skip = n < limit/tuning.Many // where groups have many jobs it is better to skip
-	}
-	if more {
-		w.after = last
-	}
-	return rhythm{walked: time.Now(), cost: time.Since(begin)}, more, nil
-}
-
 // endWalk ends the walk over a queue.
-func (s *Scout) endWalk(w *walk, queue string) {
+func (s *search) endWalk(w *walk, queue string) {
 	w.midway, w.after, w.covered = false, "", s.look.on
 	s.Turns.Walked(queue, !w.cut)
 	first := slices.MinFunc(s.walks, func(a, b walk) int { return a.began.Compare(b.began) })
@@ -244,7 +240,7 @@ func (s *Scout) endWalk(w *walk, queue string) {
 }
 
 // calm sets the gap to the next walk: the longer, the longer there have been no news.
-func (s *Scout) calm(news bool) {
+func (s *search) calm(news bool) {
 	if news {
 		s.gap = minGap
 		return
@@ -253,23 +249,4 @@ func (s *Scout) calm(news bool) {
 	if s.gap == s.Poll { // not in step with other processes
 		s.gap -= time.Duration(rand.Int64N(int64(s.Poll)/10 + 1))
 	}
-}
-
-// Walk reads the heads of all groups once, as far as the Turns have room.
-func (s *Scout) Walk(ctx context.Context, conn *pgx.Conn) error {
-	for n := range s.walks {
-		for more := true; more; more = s.walks[n].midway {
-			view := s.Turns.View()
-			if view.rooms[n].room <= 0 {
-				if err := s.lookUrgent(ctx, conn, view); err != nil {
-					return err
-				}
-				break
-			}
-			if err := s.walkQueue(ctx, conn, view, n); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -137,7 +137,7 @@ func TestTheFirstWalkHurries(t *testing.T) {
 	}
 	view := walk()
 	require.False(t, view.Idle)
-	require.Equal(t, turns.limit-tuning.Rows, view.Room)
+	require.Equal(t, turns.rooms.limit-tuning.Rows, view.Room)
 	require.LessOrEqual(t, scout.nextWalk(view), time.Duration(0))
 
 	require.NoError(t, scout.Walk(t.Context(), conn))

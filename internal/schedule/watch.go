@@ -7,14 +7,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
 
+// watching is what the scout keeps of that.
+type watching struct {
+	*reader
+	checked time.Time     // when watched groups were last looked at,
+	kept    rhythm        // of looks at groups that sessions hold
+	asked   time.Time     // when was last asked who is writing to jobs
+	askGap  time.Duration // how long not to ask that again, from then on
+}
+
 // nextWatch returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
-func (s *Scout) nextWatch(view View) time.Duration {
+func (w *watching) nextWatch(view View) time.Duration {
 	gap := tuning.Look / 2
 	switch {
 	case view.Hinted:
@@ -24,28 +34,28 @@ func (s *Scout) nextWatch(view View) time.Duration {
 	case !view.Idle:
 		gap *= 2
 	}
-	return gap - time.Since(s.checked)
+	return gap - time.Since(w.checked)
 }
 
 // checkWatched looks which of the groups that others hold are free: a cheap question about their transactions first,
 // and then one about the groups of those that ended. So a worker's death is seen as soon as its transaction has ended,
 // and not by the next walk.
-func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error {
-	s.checked = time.Now()
-	xids, keys := s.Turns.Watched()
+func (w *watching) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error {
+	w.checked = time.Now()
+	xids, keys := w.Turns.Watched()
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
 		var xid int64
 		var aborted bool
-		err := query(ctx, conn, "look at other workers", s.Schema.Qualify(statement("ended")), []any{xids},
+		err := query(ctx, conn, "look at other workers", w.Schema.Qualify(statement("ended")), []any{xids},
 			[]any{&xid, &aborted}, func() { died[xid] = aborted })
 		if err != nil {
 			return err
 		}
 	}
-	ended, orphans := s.Turns.WatchedBy(died)
+	ended, orphans := w.Turns.WatchedBy(died)
 	keys = append(keys, ended...)
-	released, err := s.released(ctx, conn)
+	released, err := w.released(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -53,8 +63,8 @@ func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error 
 	if len(keys) == 0 {
 		return nil
 	}
-	done := s.Turns.Recheck(keys)
-	err = s.readGroups(ctx, conn, keys, func(c *Candidate) bool {
+	done := w.Turns.Recheck(keys)
+	err = w.readGroups(ctx, conn, keys, func(c *Candidate) bool {
 		c.Orphan = orphans[c.Key]
 		return true
 	})
@@ -67,28 +77,28 @@ func (s *Scout) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error 
 
 // released returns the groups that sessions have let go, which live on. A session that ends tells of all its groups at
 // once, as a transaction does of its own; of one that is let go only its row tells.
-func (s *Scout) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
+func (w *watching) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
 	begin := time.Now()
-	if begin.Sub(s.kept.walked) < tuning.Spare*s.kept.cost {
+	if begin.Sub(w.kept.walked) < tuning.Spare*w.kept.cost {
 		return nil, nil
 	}
-	keys, sessions := s.Turns.Kept()
+	keys, sessions := w.Turns.Kept()
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	defer func() { s.kept = rhythm{time.Now(), time.Since(begin)} }()
+	defer func() { w.kept = rhythm{time.Now(), time.Since(begin)} }()
 	queues, ids := columns(keys)
 	var n int
-	err = query(ctx, conn, "look at what sessions hold", s.Schema.Qualify(statement("released")),
+	err = query(ctx, conn, "look at what sessions hold", w.Schema.Qualify(statement("released")),
 		[]any{queues, ids, sessions}, []any{&n}, func() { released = append(released, keys[n-1]) })
 	return released, err
 }
 
 // nextAsk returns how long to wait before asking again who is writing to jobs.
-func (s *Scout) nextAsk(view View) time.Duration {
+func (w *watching) nextAsk(view View) time.Duration {
 	switch {
 	case view.Unproven > 0:
-		return s.askGap - time.Since(s.asked)
+		return w.askGap - time.Since(w.asked)
 	case view.Worked: // there may be a claim soon that wants it
 		return tuning.Rest
 	}
@@ -98,17 +108,17 @@ func (s *Scout) nextAsk(view View) time.Duration {
 // checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
 // is due when so many claims have missed it as a statement reads rows, for it is worth as much then; but not so soon
 // that looking takes over a 20th of the time.
-func (s *Scout) checkWriters(ctx context.Context, conn *pgx.Conn, view View) error {
+func (w *watching) checkWriters(ctx context.Context, conn *pgx.Conn, view View) error {
 	begin := time.Now()
-	s.Turns.AskWriters()
-	each := min(begin.Sub(s.asked), tuning.Wait) / time.Duration(max(view.Unproven, 1))
-	w, err := s.askWriters(ctx, conn)
+	w.Turns.AskWriters()
+	each := min(begin.Sub(w.asked), tuning.Wait) / time.Duration(max(view.Unproven, 1))
+	writing, err := askWriters(ctx, conn, w.Schema)
 	if err != nil {
 		return err
 	}
-	s.Turns.Writers(w.jobs, w.prepared)
-	s.asked = time.Now()
-	s.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Spare*s.asked.Sub(begin))
+	w.Turns.Writers(writing.jobs, writing.prepared)
+	w.asked = time.Now()
+	w.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Spare*w.asked.Sub(begin))
 	return nil
 }
 
@@ -120,10 +130,10 @@ type writers struct {
 }
 
 // askWriters returns the writers.
-func (s *Scout) askWriters(ctx context.Context, conn *pgx.Conn) (w writers, err error) {
+func askWriters(ctx context.Context, conn *pgx.Conn, name schema.Name) (w writers, err error) {
 	var writer string
 	var prepared, requests bool
-	err = query(ctx, conn, "look at those who enqueue", statement("writers"), []any{s.Schema.String()},
+	err = query(ctx, conn, "look at those who enqueue", statement("writers"), []any{name.String()},
 		[]any{&writer, &prepared, &requests}, func() {
 			if requests {
 				w.requests = append(w.requests, writer)

@@ -102,7 +102,7 @@ var attempts = []Mutant{
 		in("fifo/crew.go", "		case a != nil:\n", "		case a != nil && job == nil:\n")),
 	plant("miss-ends-its-own-trouble", "a group of a session that the server refuses is tried all the time",
 		test("internal/schedule", "TestTroubleWithMissesBetween"),
-		in(turnsFile, "turn.misses.add(turn.head)\n", "turn.misses.add(turn.head)\n		turn.trouble.n = 0\n")),
+		in(bookFile, "turn.misses.add(turn.head)\n", "turn.misses.add(turn.head)\n		turn.trouble.n = 0\n")),
 	plant("run-one-waits", "RunOne says that nothing is due, because a job that was lost has just run",
 		test("fifo", "TestRunOneOfALostJob"),
 		in("fifo/worker.go", "func (w *Worker) RunOne(", "var planted schedule.Suspects\n\nfunc (w *Worker) RunOne("),

@@ -69,7 +69,7 @@ var claims = []Mutant{
 		in("internal/lease/sql/mark.sql", "CASE WHEN k.slot THEN k.xid::text::xid8 END", "k.xid::text::xid8")),
 	plant("group-full-and-tried", "a worker claims a group that its own lanes fill, if the head runs nowhere",
 		test("fifo", "TestFullGroupDoesNotSpin"),
-		in("internal/schedule/candidate.go", "(c.Holder != 0 || t.full(turn, c))", "c.Holder != 0")),
+		in(bookFile, "(c.Holder != 0 || b.full(turn, c))", "c.Holder != 0")),
 	plant("late-mark-of-the-settled",
 		"where several jobs of a group run, a mark that came late charges an attempt that was given back",
 		test("internal/lease", "TestGroupSlotEvidence"),
