@@ -3,12 +3,6 @@ package fifo
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
-
-	"github.com/jackc/pgx/v5"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // Cancel pauses the queue or the group as Pause does, and has the workers end the contexts of the handlers that run
@@ -88,24 +82,4 @@ func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 		s.hint(h) // others may count the attempt
 	})
 	return true, nil
-}
-
-// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused, or
-// if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
-// tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
-func (c *crew) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
-	ctx, cancel := context.WithTimeout(ctx, grace)
-	defer cancel()
-	r := ruling{key: key, asked: time.Now()}
-	if !slices.ContainsFunc(c.seats, func(s *seat) bool { return s.concerned(key) }) {
-		return
-	}
-	sql := c.worker.Client.schema.Qualify(statement("canceled"))
-	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
-		c.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
-		return
-	}
-	for _, s := range c.seats {
-		s.hear(r)
-	}
 }

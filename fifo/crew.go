@@ -48,8 +48,7 @@ type crew struct {
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
 
-	scoutConn, listenConn *pgx.Conn // the first ones
-	beside                sync.Map  // *pgx.Conn → "scout" or "listener"
+	beside beside
 }
 
 func newCrew(w *Worker, set settings) *crew {
@@ -59,6 +58,7 @@ func newCrew(w *Worker, set settings) *crew {
 		stats: &w.stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName),
 	}
 	c.dialer = w.dialer(set)
+	c.beside.dialer = c.dialer
 	c.turns = schedule.NewTurns(max(tuning.Known/2, 4*set.lanes))
 	for name, q := range set.queues {
 		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
@@ -97,15 +97,15 @@ func (w *Worker) dialer(set settings) *lease.Dialer {
 
 // dial opens what the worker needs before it takes any work, so that a limit is found at the start.
 func (c *crew) dial(ctx context.Context) error {
-	beside := []**pgx.Conn{&c.scoutConn, &c.listenConn}
+	aside := []**pgx.Conn{&c.beside.scout, &c.beside.listen}
 	if c.worker.Client.cfg.PollOnly {
-		beside = beside[:1]
+		aside = aside[:1]
 	}
 	if c.set.once {
-		beside = nil
+		aside = nil
 	}
 	dials := c.source.dials
-	for _, conn := range beside {
+	for _, conn := range aside {
 		dials = append(dials, func(ctx context.Context) (err error) {
 			if *conn == nil {
 				*conn, err = c.dialer.Connect(ctx)
@@ -159,17 +159,17 @@ func (c *crew) run(ctx context.Context) error {
 	var beside sync.WaitGroup
 	beside.Go(func() { c.turns.Run(ctx) })
 	beside.Go(func() {
-		c.runBeside(ctx, &redialer{log: c.log, who: "scout", last: &c.scoutSetback}, &c.scoutConn, c.scout.Run)
+		c.beside.run(ctx, &redialer{log: c.log, who: "scout", last: &c.scoutSetback}, &c.beside.scout, c.scout.Run)
 	})
 	beside.Go(func() { c.runHeartbeat(aside) })
 	beside.Go(func() { c.runStranded(aside) })
 	if c.set.sweeps {
-		beside.Go(func() { c.runSweeper(ctx) })
+		beside.Go(func() { newSweeper(c).run(ctx) })
 	}
 	if !c.worker.Client.cfg.PollOnly {
 		beside.Go(func() {
 			retry := &redialer{log: c.log, who: "listener", last: new(atomic.Pointer[setback])}
-			c.runBeside(ctx, retry, &c.listenConn, c.listen)
+			c.beside.run(ctx, retry, &c.beside.listen, (&listener{c}).run)
 		})
 	}
 
@@ -188,7 +188,7 @@ func (c *crew) run(ctx context.Context) error {
 	ended, last := doneOf(&beside), time.Now().Add(lastWait)
 	c.source.close(min(max(time.Until(latest), lastWait), grace)) // meanwhile: Run is to return
 	if within(time.Until(last), ended) {
-		c.closeBeside()
+		c.beside.close()
 	}
 	return err
 }
@@ -295,7 +295,7 @@ func (c *crew) closeLanes() {
 		}
 	}
 	c.source.close(lastWait)
-	c.closeBeside()
+	c.beside.close()
 }
 
 // runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
@@ -304,6 +304,34 @@ func (c *crew) runHeartbeat(ctx context.Context) {
 		for _, s := range c.seats {
 			s.beat(ctx)
 		}
+	})
+}
+
+// runStranded gives up connections whose answer will not come: those of the scout, of the listener, and of lanes on
+// which no handler runs.
+func (c *crew) runStranded(ctx context.Context) {
+	every(ctx, c.set.bounds.Silence/4, func() {
+		var looks errgroup.Group
+		looks.SetLimit(parallelDials())
+		look := func(who string, cut func(context.Context) error) {
+			looks.Go(func() error {
+				ctx, cancel := context.WithTimeout(ctx, min(grace, c.set.bounds.Silence))
+				defer cancel()
+				if err := cut(ctx); err != nil {
+					c.log.Warn("pgfifo: a connection is given up", "who", who, "error", err)
+				}
+				return nil
+			})
+		}
+		for _, s := range c.seats {
+			if lane := s.unanswered(); lane != nil {
+				look("lane", lane.CutStranded)
+			}
+		}
+		c.beside.each(func(who string, conn *pgx.Conn) {
+			look(who, func(ctx context.Context) error { return c.dialer.CutStranded(ctx, conn) })
+		})
+		_ = looks.Wait()
 	})
 }
 

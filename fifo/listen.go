@@ -3,6 +3,8 @@ package fifo
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,49 +13,52 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// listen hears what producers announce, on a connection of its own: a session that listens inside a long transaction
-// would hold up the notification queue of the whole cluster. What it misses, polling finds.
-func (c *crew) listen(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, "LISTEN "+c.worker.Client.schema.Ident()); err != nil {
+// A listener hears what producers announce, and operators, on a connection of its own: a session that listens inside a
+// long transaction would hold up the notification queue of the whole cluster. What it misses, polling finds.
+type listener struct{ *crew }
+
+// run listens until ctx ends or the connection fails.
+func (l *listener) run(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "LISTEN "+l.worker.Client.schema.Ident()); err != nil {
 		return err
 	}
-	for queue := range c.set.queues { // what was said while nobody listened
-		c.turns.Forget(queue)
+	for queue := range l.set.queues { // what was said while nobody listened
+		l.turns.Forget(queue)
 	}
-	c.scout.Hurry()
+	l.scout.Hurry()
 	for {
-		n, err := c.notification(ctx, conn)
+		n, err := l.notification(ctx, conn)
 		if err != nil {
 			return err
 		}
 		if n != nil {
-			c.hear(ctx, conn, n.Payload)
+			l.hear(ctx, conn, n.Payload)
 		}
 	}
 }
 
 // notification waits for the next notice, or returns nil: there was none for long, and the server is still there.
-func (c *crew) notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+func (l *listener) notification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	wait, stop := context.WithTimeout(ctx, tuning.Long)
 	defer stop()
 	n, err := conn.WaitForNotification(wait)
 	if err == nil || wait.Err() == nil || ctx.Err() != nil {
 		return n, err
 	}
-	answer, stop := context.WithTimeout(ctx, c.set.bounds.Silence)
+	answer, stop := context.WithTimeout(ctx, l.set.bounds.Silence)
 	defer stop()
 	return nil, conn.Ping(answer)
 }
 
 // hear acts on a notice. Any role may send one, so it is checked like any input; the worst it can do is to make the
 // worker look, or to cancel what runs in a group that is paused.
-func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
+func (l *listener) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil {
-		c.scout.Hurry()
+		l.scout.Hurry()
 		return
 	}
-	if _, ok := c.set.queues[n.Queue]; !ok {
+	if _, ok := l.set.queues[n.Queue]; !ok {
 		return
 	}
 	if n.Cancel {
@@ -61,17 +66,17 @@ func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 		if len(n.Groups) > 0 {
 			key.GroupID = n.Groups[0].GroupID
 		}
-		c.cancel(ctx, conn, key)
+		l.cancel(ctx, conn, key)
 		return
 	}
 	if len(n.Groups) == 0 {
 		if n.Back {
-			c.turns.Forget(n.Queue)
+			l.turns.Forget(n.Queue)
 		}
 		if n.Urgent {
-			c.scout.Urge()
+			l.scout.Urge()
 		}
-		c.scout.Hurry()
+		l.scout.Hurry()
 		return
 	}
 	for _, g := range n.Groups {
@@ -79,11 +84,31 @@ func (c *crew) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 		switch {
 		case key.Validate() != nil:
 		case n.Back:
-			c.turns.PutBack(key, g.ID)
+			l.turns.PutBack(key, g.ID)
 		case n.Urgent:
-			c.turns.Urge(key, g.ID)
+			l.turns.Urge(key, g.ID)
 		default:
-			c.turns.Announce(key, g.ID)
+			l.turns.Announce(key, g.ID)
 		}
+	}
+}
+
+// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused, or
+// if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
+// tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
+func (l *listener) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	r := ruling{key: key, asked: time.Now()}
+	if !slices.ContainsFunc(l.seats, func(s *seat) bool { return s.concerned(key) }) {
+		return
+	}
+	sql := l.worker.Client.schema.Qualify(statement("canceled"))
+	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
+		l.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
+		return
+	}
+	for _, s := range l.seats {
+		s.hear(r)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -41,7 +42,7 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 			told = time.Since(ended)
 			late, jobs := told, copies(tasks)
 			go func() { // a hook that takes its time must not keep the handler from being abandoned
-				c.tellOverdue(ctx, jobs, late)
+				tellOverdue(ctx, c.worker.Client, jobs, late)
 				heard <- struct{}{}
 			}()
 		case <-heard:
@@ -64,14 +65,14 @@ func (s *seat) await(ctx context.Context, tasks []task, result <-chan error) (er
 	s.holder.Abandon()
 	c.left.handler(tasks, result)
 	late := time.Since(ended).Round(time.Millisecond)
-	c.logLate("pgfifo: handler abandoned; its connection is closed", tasks[0].job, n, late, context.Cause(ctx))
+	logLate(c.log, "pgfifo: handler abandoned; its connection is closed", tasks[0].job, n, late, context.Cause(ctx))
 	return fmt.Errorf("%w after %v", ErrAbandoned, late), gone
 }
 
 // tellOverdue tells the log and the hooks.
-func (c *crew) tellOverdue(ctx context.Context, jobs []*Job, late time.Duration) {
-	cause, client := context.Cause(ctx), c.worker.Client
-	c.logLate("pgfifo: handler ignores the end of its context", jobs[0], int64(len(jobs)),
+func tellOverdue(ctx context.Context, client *Client, jobs []*Job, late time.Duration) {
+	cause := context.Cause(ctx)
+	logLate(client.cfg.Logger, "pgfifo: handler ignores the end of its context", jobs[0], int64(len(jobs)),
 		late.Round(time.Millisecond), cause)
 	for _, h := range client.cfg.Hooks {
 		for i := 0; i < len(jobs) && h.Overdue != nil; i++ {
@@ -80,7 +81,7 @@ func (c *crew) tellOverdue(ctx context.Context, jobs []*Job, late time.Duration)
 	}
 }
 
-func (c *crew) logLate(what string, job *Job, jobs int64, late time.Duration, cause error) {
-	c.log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
+func logLate(log *slog.Logger, what string, job *Job, jobs int64, late time.Duration, cause error) {
+	log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
 		"jobs", jobs, "late", late, "cause", cause)
 }

@@ -272,7 +272,7 @@ func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err er
 		c := newCrew(w, part)
 		c.turns.SetSuspects(suspects)
 		if len(crews) == 0 {
-			c.scoutConn = conn
+			c.beside.scout = conn
 		} else {
 			c.teller = crews[0].teller
 		}
