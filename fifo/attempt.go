@@ -8,9 +8,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
+	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
 	"github.com/pgfifo/pgfifo/internal/tuning"
@@ -18,6 +18,8 @@ import (
 
 // An attempt is a claim that is being worked: its results so far, and the calls that will settle them in the next step.
 type attempt struct {
+	*seat
+	claim   []place
 	results []result     // of the jobs whose handlers ran or whose lost attempts were found
 	ran     bool         // a handler ran
 	calls   []lease.Call // what settles it
@@ -75,108 +77,95 @@ func (a *attempt) unsettle(why error) {
 	}
 }
 
-// attempt runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.
-func (s *seat) attempt(stop, ctx context.Context, claim []place, hold *lease.Hold) *attempt {
-	stats := &s.crew.worker.stats
-	stats.claims.Add(int64(len(claim)))
-	a := new(attempt)
+func newAttempt(s *seat, claim []place) *attempt {
+	a := &attempt{seat: s, claim: claim}
 	a.results, a.calls = a.oneResult[:0], a.oneCall[:0]
-	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
-	if hold == nil {
-		s.overLimit(claim)
-		claim[0].outcome.NextLocked = s.holder.Missed() == lease.NextLocked
-		return a
-	}
-	if claim[0].turn.HasSlot() {
-		s.crew.turns.Under(hold.Queue)
-	}
-	s.queue = s.crew.set.queues[hold.Queue]
-	lost, err := s.holder.Lost(ctx)
-	if err != nil || s.holder.Closed() { // or it was lost beside a hook, and the groups may be others' by now
-		s.unbegun(ctx, claim, lost)
-		return a
-	}
-	switch {
-	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
-		s.lost(a, claim, lost)
-		return a
-	case stop.Err() != nil: // given back
-		return a
-	case hold.Paused:
-		claim[hold.N].outcome.Paused = true
-		return a
-	case hold.DueIn > 0:
-		claim[hold.N].outcome.DueIn = hold.DueIn
-		return a
-	case hold.Suspect && !claim[hold.N].turn.SuspectAllowed(): // claimed again when it may be: no session has it
-		p := &claim[hold.N]
-		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Untried: true}
-		return a
-	case s.overtakes(claim):
-		a.now = true
-		goOn(claim)
-		return a
-	case s.queue.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
-		s.fail(a, task{job: s.queue.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
-		return a
-	}
-	switch err := s.mark(ctx, claim); {
-	case errors.Is(err, lease.ErrLost):
-		s.unbegun(ctx, claim, nil)
-		return a
-	case errors.Is(err, lease.ErrPaused):
-		goOn(claim) // whoever claims it again finds of what the pause is
-		return a
-	case err != nil: // what becomes of the group is said
-		return a
-	case stop.Err() != nil && !hold.GroupSlot: // to mark may take long; of several jobs, one has started with its mark
-		return a
-	}
-	s.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
-	a.ran = true
-	s.begun++
-	goOn(claim) // unless its handler runs, and says something else
-	jobs := s.queue.newJobs(claim, hold)
-	if s.queue.BatchHandler != nil {
-		s.handleSlice(ctx, a, jobs)
-		s.answered(a.results)
-	} else {
-		s.handleEach(stop, ctx, a, jobs)
-	}
 	return a
 }
 
+// run runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.
+func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
+	claim, stats := a.claim, &a.crew.worker.stats
+	stats.claims.Add(int64(len(claim)))
+	stats.missed.Add(int64(len(claim) - deal(claim, hold)))
+	if hold == nil {
+		a.overLimit()
+		claim[0].outcome.NextLocked = a.holder.Missed() == lease.NextLocked
+		return
+	}
+	if claim[0].turn.HasSlot() {
+		a.crew.turns.Under(hold.Queue)
+	}
+	a.queue = a.crew.set.queues[hold.Queue]
+	lost, err := a.holder.Lost(ctx)
+	if err != nil || a.holder.Closed() { // or it was lost beside a hook, and the groups may be others' by now
+		a.unbegun(ctx, claim, lost)
+		return
+	}
+	switch {
+	case len(lost) > 0: // before anything else: the evidence is gone when this transaction ends
+		a.lost(lost)
+		return
+	case stop.Err() != nil: // given back
+		return
+	case hold.Paused:
+		claim[hold.N].outcome.Paused = true
+		return
+	case hold.DueIn > 0:
+		claim[hold.N].outcome.DueIn = hold.DueIn
+		return
+	case hold.Suspect && !claim[hold.N].turn.SuspectAllowed(): // claimed again when it may be: no session has it
+		p := &claim[hold.N]
+		a.now, p.alone, p.outcome = true, true, schedule.Outcome{More: true, Untried: true}
+		return
+	case a.overtakes():
+		a.now = true
+		goOn(claim)
+		return
+	case a.queue.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
+		a.fail(task{job: a.queue.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
+		return
+	}
+	switch err := a.mark(ctx); {
+	case errors.Is(err, lease.ErrLost):
+		a.unbegun(ctx, claim, nil)
+		return
+	case errors.Is(err, lease.ErrPaused):
+		goOn(claim) // whoever claims it again finds of what the pause is
+		return
+	case err != nil: // what becomes of the group is said
+		return
+	case stop.Err() != nil && !hold.GroupSlot: // to mark may take long; of several jobs, one has started with its mark
+		return
+	}
+	a.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
+	a.ran = true
+	a.begun++
+	goOn(claim) // unless its handler runs, and says something else
+	jobs := a.queue.newJobs(claim, hold)
+	if a.queue.BatchHandler != nil {
+		a.handleSlice(ctx, jobs)
+		a.answered(a.results)
+	} else {
+		a.handleEach(stop, ctx, jobs)
+	}
+}
+
 // overtakes reports whether a head that is held may have overtaken another job of its group.
-func (s *seat) overtakes(claim []place) bool {
-	return slices.ContainsFunc(claim, func(p place) bool {
-		return p.held != nil && s.crew.turns.Overtakes(p.turn, p.held.ID)
+func (a *attempt) overtakes() bool {
+	return slices.ContainsFunc(a.claim, func(p place) bool {
+		return p.held != nil && a.crew.turns.Overtakes(p.turn, p.held.ID)
 	})
 }
 
 // overLimit says so if that is why nothing was claimed.
-func (s *seat) overLimit(claim []place) {
-	if s.holder.Missed() != lease.OverLimit {
+func (a *attempt) overLimit() {
+	if a.holder.Missed() != lease.OverLimit {
 		return
 	}
-	s.crew.turns.Over(claim[0].turn.Queue)
-	for i := range claim {
-		claim[i].outcome.Over = true
-	}
-}
-
-// unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those
-// that may have been lost before keep the evidence of that.
-func (s *seat) unbegun(ctx context.Context, claim []place, lost []*lease.Held) {
-	_ = s.holder.Close()
-	goOn(claim)
-	for i := range claim {
-		h := claim[i].held
-		if h == nil || slices.Contains(lost, h) {
-			continue
-		}
-		if err := s.holder.Record(ctx, h); err != nil && !lease.Refused(err) {
-			return // nobody can be told now
-		}
+	a.crew.turns.Over(a.claim[0].turn.Queue)
+	for i := range a.claim {
+		a.claim[i].outcome.Over = true
 	}
 }
 
@@ -190,13 +179,13 @@ func goOn(claim []place) {
 }
 
 // lost charges the heads whose worker died, and claims all groups again.
-func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
+func (a *attempt) lost(lost []*lease.Held) {
 	a.now = true
-	goOn(claim)
+	goOn(a.claim)
 	for _, h := range lost {
-		t := task{job: s.queue.newJob(h), place: &claim[h.N], held: h}
-		s.doing.Store(t.job)
-		s.fail(a, t, &failure{kind: KindLost, err: diedError{}}, s.delay(t.place, t.job, diedError{}))
+		t := task{job: a.queue.newJob(h), place: &a.claim[h.N], held: h}
+		a.doing.Store(t.job)
+		a.fail(t, &failure{kind: KindLost, err: diedError{}}, a.delay(t.place, t.job, diedError{}))
 	}
 }
 
@@ -204,69 +193,30 @@ func (s *seat) lost(a *attempt, claim []place, lost []*lease.Held) {
 // counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where
 // several jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any
 // more, for to mark may take long, and ErrPaused if they are paused by then.
-func (s *seat) mark(ctx context.Context, claim []place) error {
+func (a *attempt) mark(ctx context.Context) error {
 	var heads []*lease.Held
-	for i := range claim {
-		if h := claim[i].held; h != nil && (s.begun < tuning.Many || h.Attempts > 0 || h.GroupSlot) {
+	for i := range a.claim {
+		if h := a.claim[i].held; h != nil && (a.begun < tuning.Many || h.Attempts > 0 || h.GroupSlot) {
 			heads = append(heads, h)
 		}
 	}
 	if len(heads) == 0 {
 		return nil
 	}
-	err := s.holder.Mark(ctx, heads)
+	err := a.holder.Mark(ctx, heads)
 	switch {
-	case errors.Is(err, lease.ErrLost), s.holder.HungUp():
+	case errors.Is(err, lease.ErrLost), a.holder.HungUp():
 		return lease.ErrLost
 	case err == nil, errors.Is(err, lease.ErrPaused):
 		return err
 	}
 	if heads[0].GroupSlot { // a claim of one job, and nothing but its mark would tell of its death
-		s.crew.trouble(heads[0].Key, err)
-		claim[0].outcome = schedule.Outcome{Trouble: true}
+		a.crew.trouble(heads[0].Key, err)
+		a.claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err
 	}
-	s.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
+	a.crew.log.Warn("pgfifo: attempt not marked", "queue", heads[0].Queue, "group", heads[0].GroupID, "error", err)
 	return nil // the locks alone tell of a crash then, as they do of most jobs
-}
-
-// lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
-// can be committed, else it says why not. cause is that of the handler's context. The handler gets copies of the Jobs
-// and may keep them. What becomes of the jobs, and what hooks are told, is of the originals.
-func (s *seat) lend(
-	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
-) (err, notHeld, cause error) {
-	c := s.crew
-	hctx, stop := context.WithCancelCause(ctx)
-	unwatch := s.watch(stop, tasks)
-	defer unwatch()
-	if timeout := s.queue.JobTimeout; timeout > 0 {
-		var cancel context.CancelFunc
-		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
-		defer cancel()
-	}
-	if slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil }) {
-		for i := range tasks {
-			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
-		}
-	}
-	jobs, loan := copies(tasks), s.holder.Loan()
-	for _, job := range jobs {
-		job.loan = loan
-	}
-	s.doing.Store(tasks[0].job)
-	c.worker.stats.running.Add(int64(len(tasks)))
-	var gone error
-	notHeld = s.holder.Lend(hctx, func() {
-		err, gone = s.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
-	})
-	c.worker.stats.running.Add(-int64(len(tasks)))
-	cause = context.Cause(hctx)
-	if gone != nil {
-		_ = s.holder.Close()
-		return err, gone, cause
-	}
-	return err, notHeld, cause
 }
 
 // times returns n times d, or the longest Duration if that is less.
@@ -278,7 +228,7 @@ func times(n int, d time.Duration) time.Duration {
 }
 
 // delay returns how long the group waits before the next attempt.
-func (s *seat) delay(p *place, job *Job, err error) time.Duration {
+func (a *attempt) delay(p *place, job *Job, err error) time.Duration {
 	least, most := time.Duration(0), MaxDelay
 	givenBack := uncounted(err)
 	if givenBack {
@@ -291,20 +241,20 @@ func (s *seat) delay(p *place, job *Job, err error) time.Duration {
 	if !says {
 		its := *job
 		if givenBack { // Unavailable
-			its.Attempts, most = its.Attempts+s.crew.turns.Unavailable(p.turn), maxUnavailable
+			its.Attempts, most = its.Attempts+a.crew.turns.Unavailable(p.turn), maxUnavailable
 		}
-		after = s.backoff(its, err)
+		after = a.backoff(its, err)
 	}
 	return min(max(after, least), most)
 }
 
 // backoff asks the queue's Retry, which is the user's code: it may take its time, panic, or end its goroutine. Then the
 // default is used.
-func (s *seat) backoff(job Job, err error) time.Duration {
+func (a *attempt) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
-	s.holder.Lane().Aside(func() {
-		s.crew.worker.Client.guardLane("Retry", func() { d = s.queue.Retry(&job, err) })
+	a.holder.Lane().Aside(func() {
+		a.crew.worker.Client.guardLane("Retry", func() { d = a.queue.Retry(&job, err) })
 	})
 	return d
 }
@@ -331,11 +281,36 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 	return &failure{kind: KindError, err: err}
 }
 
+// oneByOne makes the jobs of a batch that failed run again by themselves.
+func (a *attempt) oneByOne() {
+	a.now = true
+	for i := range a.results {
+		r := &a.results[i]
+		r.place.upTo = r.job.ID
+		r.place.alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
+	}
+}
+
+// leave adds what deletes the rows of groups that were made for one job each, with their jobs. There may be as many as
+// jobs, and nobody else deletes them as fast.
+func (a *attempt) leave(done []task) {
+	var own []string
+	for _, t := range done {
+		if isOwnGroup(t.job.GroupID) && !t.held.GroupSlot { // Collect deletes those, with their slots
+			own = append(own, t.job.GroupID)
+		}
+	}
+	if len(own) > 0 {
+		args := [][]byte{[]byte(done[0].job.Queue), array.Of(own, array.Text)}
+		a.calls = append(a.calls, lease.Call{Statement: leaveStmt, Args: args})
+	}
+}
+
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
 // not counted.
-func (s *seat) fail(a *attempt, t task, f *failure, delay time.Duration) {
+func (a *attempt) fail(t task, f *failure, delay time.Duration) {
 	r := a.add(result{job: t.job, place: t.place, failure: f, delayKnown: true, delay: delay})
-	a.calls, a.charged = append(a.calls, s.failCall(r, delay)), append(a.charged, t)
+	a.calls, a.charged = append(a.calls, a.failCall(r, delay)), append(a.charged, t)
 	t.place.failed(r, delay, t.held.More)
 }
 
@@ -345,8 +320,8 @@ var (
 )
 
 // failCall returns what records a failed attempt, and says in the result what that makes of the job.
-func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
-	job, f, name := r.job, r.failure, s.crew.set.name
+func (a *attempt) failCall(r *result, delay time.Duration) lease.Call {
+	job, f, name := r.job, r.failure, a.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
 	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
 		[]byte(scrub(f.stack, maxStackBytes))
@@ -357,7 +332,7 @@ func (s *seat) failCall(r *result, delay time.Duration) lease.Call {
 		return lease.Call{Statement: snoozeStmt, Args: append(args, us), Job: job.ID}
 	}
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
-		return s.queue.giveUpCall(r, args, kind, text, stack, worker, keep)
+		return a.queue.giveUpCall(r, args, kind, text, stack, worker, keep)
 	}
 	r.outcome = Retried
 	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep), Job: job.ID}

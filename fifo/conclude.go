@@ -9,19 +9,21 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
+// A conclusion is what became of an attempt whose step is done.
+type conclusion struct{ *attempt }
+
 // conclude says what became of an attempt whose step is done; tell has hooks, counters and the log told, unless it is
 // nil. If the step failed but the server is there, what failed is the handler's doing (it ended the transaction, or a
 // deferred constraint stopped the commit) or that of the group's rows (a trigger of the user's): that is recorded as a
 // failed attempt, and conclude reports recorded.
-func (s *seat) conclude(
-	ctx context.Context, a *attempt, claim []place, settled bool, err error,
-) (recorded bool, tell func()) {
+func conclude(ctx context.Context, a *attempt, settled bool, err error) (recorded bool, tell func()) {
+	c := conclusion{a}
 	if len(a.results) == 0 {
 		return false, nil
 	}
 	switch {
 	case a.broken:
-		recorded = s.mend(ctx, a, claim)
+		recorded = c.mend(ctx)
 	case settled || a.results[0].outcome == Unknown: // and so are all of them: see revoke
 	case errors.Is(err, lease.ErrGivenBack):
 		a.revoke(Returned, KindError, fmt.Errorf("fifo: the jobs could not be completed: %w", err))
@@ -29,9 +31,9 @@ func (s *seat) conclude(
 		recorded = true
 	case errors.Is(err, lease.ErrUnsettled):
 		a.unsettle(err)
-		recorded = s.mend(ctx, a, claim)
+		recorded = c.mend(ctx)
 	case lease.Refused(err):
-		recorded = s.refuse(ctx, a, claim, fmt.Errorf("fifo: the job could not be completed: %w", err))
+		recorded = c.refuse(ctx, fmt.Errorf("fifo: the job could not be completed: %w", err))
 	default:
 		a.revoke(Unknown, KindLost, err)
 	}
@@ -40,52 +42,52 @@ func (s *seat) conclude(
 		if !told {
 			told = true
 			for i := range a.results {
-				s.tell(ctx, &a.results[i])
+				c.tell(ctx, &a.results[i])
 			}
-			s.forwarded(a)
+			c.forwarded()
 		}
-		s.crew.worker.Client.hookSettled(ctx, a.results, &called)
+		a.crew.worker.Client.hookSettled(ctx, a.results, &called)
 	}
 }
 
 // refuse deals with jobs that could not be completed although their handlers succeeded. One has failed; of several it
 // is not known which, so they run again one by one. Attempts that were found lost stay what they are, and what was to
 // be given back is given back.
-func (s *seat) refuse(ctx context.Context, a *attempt, claim []place, why error) bool {
-	if !a.ran {
-		return s.mend(ctx, a, claim)
+func (c conclusion) refuse(ctx context.Context, why error) bool {
+	if !c.ran {
+		return c.mend(ctx)
 	}
-	returned := a.results[0].outcome == Returned // given back: it has not failed
-	a.revoke(Returned, KindError, why)
+	returned := c.results[0].outcome == Returned // given back: it has not failed
+	c.revoke(Returned, KindError, why)
 	switch {
-	case len(a.results) > 1:
-		a.oneByOne()
+	case len(c.results) > 1:
+		c.oneByOne()
 	case !returned:
-		a.results[0].outcome = Retried // what becomes of it, failCall says
+		c.results[0].outcome = Retried // what becomes of it, failCall says
 	}
-	return s.mend(ctx, a, claim)
+	return c.mend(ctx)
 }
 
 // tell tells the counters and the log what became of a job.
-func (s *seat) tell(ctx context.Context, r *result) {
-	c := s.crew
-	c.worker.stats.outcomes[r.outcome].Add(1)
+func (c conclusion) tell(ctx context.Context, r *result) {
+	crew := c.crew
+	crew.worker.stats.outcomes[r.outcome].Add(1)
 	if r.outcome.recorded() && errors.Is(r.failure.err, diedError{}) {
-		c.worker.stats.lost.Add(1)
+		crew.worker.stats.lost.Add(1)
 	}
 	if r.outcome != Succeeded {
-		c.teller.log(ctx, c.log, r)
+		crew.teller.log(ctx, crew.log, r)
 	}
 	if r.outcome == Unknown && !errors.Is(r.failure.err, ErrAbandoned) {
-		c.left.lose(r.job)
+		crew.left.lose(r.job)
 	}
 }
 
 // forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.
-func (s *seat) forwarded(a *attempt) {
-	for i := range a.results {
-		if r := &a.results[i]; r.outcome == Buried && r.moved != "" {
-			s.crew.worker.Client.announce.say(func(h hints) { h.add(r.moved, r.job.GroupID, 0, false) })
+func (c conclusion) forwarded() {
+	for i := range c.results {
+		if r := &c.results[i]; r.outcome == Buried && r.moved != "" {
+			c.crew.worker.Client.announce.say(func(h hints) { h.add(r.moved, r.job.GroupID, 0, false) })
 		}
 	}
 }
@@ -94,24 +96,24 @@ func (s *seat) forwarded(a *attempt) {
 // attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
 // is left alone for a while, and keeps the evidence of an attempt that was found lost. If there was no answer, whoever
 // claims the group next finds that the transaction was lost, and counts that.
-func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
+func (c conclusion) mend(ctx context.Context) bool {
 	all := true
-	for i := range claim {
-		p := &claim[i]
+	for i := range c.claim {
+		p := &c.claim[i]
 		if p.held == nil {
 			continue
 		}
-		err := s.record(ctx, p, a.failed(p))
+		err := c.record(ctx, p, c.failureOf(p))
 		all = all && err == nil
 		switch {
 		case err == nil:
 		case errors.Is(err, lease.ErrNotHeld), !lease.Refused(err), lease.ServerWide(err):
-			a.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
+			c.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
 			p.outcome = schedule.Outcome{Missed: true}
-			s.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
+			c.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
 				"job", p.held.ID, "error", err)
 		default:
-			s.unrecorded(ctx, a, p, err)
+			c.unrecorded(ctx, p, err)
 		}
 	}
 	return all
@@ -120,28 +122,28 @@ func (s *seat) mend(ctx context.Context, a *attempt, claim []place) bool {
 // unrecorded deals with a group of which the server refuses what became of its attempt. An attempt that has failed is
 // counted by the next claim of the job, as lost. So no handler runs more often than MaxAttempts says, whatever is
 // refused. One that is not counted is no crash.
-func (s *seat) unrecorded(ctx context.Context, a *attempt, p *place, err error) {
-	failed := a.failed(p)
+func (c conclusion) unrecorded(ctx context.Context, p *place, err error) {
+	failed := c.failureOf(p)
 	charged := failed != nil && failed.outcome != Snoozed && failed.job.ID == p.held.ID
-	a.lose(p)
+	c.lose(p)
 	p.outcome = schedule.Outcome{Trouble: true}
-	s.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
+	c.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 	switch {
-	case a.ran && charged:
-		_ = s.holder.Charge(ctx, p.held)
-	case a.ran || a.results[0].failure == usedUp:
+	case c.ran && charged:
+		_ = c.holder.Charge(ctx, p.held)
+	case c.ran || c.results[0].failure == usedUp:
 		h := &lease.Held{Key: p.turn.Key}
 		if p.held.GroupSlot || p.held.Token() != 0 { // who has it is known
 			h = p.held
 		}
-		_ = s.holder.Record(ctx, h)
+		_ = c.holder.Record(ctx, h)
 	}
 }
 
-// failed returns the attempt of a group that has failed or is snoozed, or nil.
-func (a *attempt) failed(p *place) (failed *result) {
-	for i := range a.results {
-		if r := &a.results[i]; r.place == p && r.outcome.recorded() {
+// failureOf returns the attempt of a group that has failed or is snoozed, or nil.
+func (c conclusion) failureOf(p *place) (failed *result) {
+	for i := range c.results {
+		if r := &c.results[i]; r.place == p && r.outcome.recorded() {
 			failed = r
 		}
 	}
@@ -149,23 +151,23 @@ func (a *attempt) failed(p *place) (failed *result) {
 }
 
 // lose says of a group's jobs that it is not known what will count their attempts.
-func (a *attempt) lose(p *place) {
-	for i := range a.results {
-		if r := &a.results[i]; r.place == p {
+func (c conclusion) lose(p *place) {
+	for i := range c.results {
+		if r := &c.results[i]; r.place == p {
 			r.outcome = Unknown
 		}
 	}
 }
 
-func (s *seat) record(ctx context.Context, p *place, failed *result) error {
+func (c conclusion) record(ctx context.Context, p *place, failed *result) error {
 	if failed == nil {
-		return s.holder.Record(ctx, p.held)
+		return c.holder.Record(ctx, p.held)
 	}
 	if !failed.delayKnown {
-		failed.delayKnown, failed.delay = true, s.delay(p, failed.job, failed.failure.err)
+		failed.delayKnown, failed.delay = true, c.delay(p, failed.job, failed.failure.err)
 	}
 	delay := failed.delay
-	if err := s.holder.Record(ctx, p.held, s.failCall(failed, delay)); err != nil {
+	if err := c.holder.Record(ctx, p.held, c.failCall(failed, delay)); err != nil {
 		return err
 	}
 	p.outcome = schedule.Outcome{More: true}
@@ -173,14 +175,4 @@ func (s *seat) record(ctx context.Context, p *place, failed *result) error {
 		p.failed(failed, delay, true)
 	}
 	return nil
-}
-
-// oneByOne makes the jobs of a batch that failed run again by themselves.
-func (a *attempt) oneByOne() {
-	a.now = true
-	for i := range a.results {
-		r := &a.results[i]
-		r.place.upTo = r.job.ID
-		r.place.alone = r.place != a.results[0].place || r.place != a.results[len(a.results)-1].place
-	}
 }

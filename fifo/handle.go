@@ -4,32 +4,36 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/lease"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
-func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
-	h := s.queue.Handler // which is also called when the seat has gone on
+func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
+	h := a.queue.Handler // which is also called when the seat has gone on
 	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
 		if t.place == stopped || i > 0 && (stop.Err() != nil || probed ||
-			s.holder.Lane().Spoiled() || s.notToBegin(t)) {
+			a.holder.Lane().Spoiled() || a.notToBegin(t)) {
 			t.place.outcome.More = true
 			continue
 		}
 		before := len(a.results)
-		err, notHeld, cause := s.lend(ctx, tasks[i:i+1], func(ctx context.Context, jobs []*Job) error {
+		err, notHeld, cause := a.lend(ctx, tasks[i:i+1], func(ctx context.Context, jobs []*Job) error {
 			return h(ctx, jobs[0])
 		})
-		last = last || s.holder.Lane().Spoiled()
+		last = last || a.holder.Lane().Spoiled()
 		if err == nil && notHeld == nil && !last {
-			notHeld = s.holder.KeepWrites(ctx)
+			notHeld = a.holder.KeepWrites(ctx)
 		}
 		switch {
 		case errors.Is(notHeld, lease.ErrLost):
@@ -45,69 +49,199 @@ func (s *seat) handleEach(stop, ctx context.Context, a *attempt, tasks []task) {
 			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
-			probed = s.answered(a.results[before:])
+			probed = a.answered(a.results[before:])
 			continue
 		case err == nil:
 			err = notHeld
 		}
 		stopped = t.place
-		if undone := s.holder.Lane().Undo(ctx); undone != nil { // and so are those before it
+		if undone := a.holder.Lane().Undo(ctx); undone != nil { // and so are those before it
 			a.revoke(Returned, "", err)
-			s.failed(a, t, err, cause)
+			a.failed(t, err, cause)
 			a.calls, a.broken = nil, true
-			s.answered(a.results[before:])
+			a.answered(a.results[before:])
 			return
 		}
-		s.failed(a, t, err, cause)
-		probed = s.answered(a.results[before:])
+		a.failed(t, err, cause)
+		probed = a.answered(a.results[before:])
 		if !last {
-			_ = s.holder.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
+			_ = a.holder.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
 		}
 	}
-	s.succeed(a, done)
+	a.succeed(done)
+}
+
+// lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
+// can be committed, else it says why not. cause is that of the handler's context. The handler gets copies of the Jobs
+// and may keep them. What becomes of the jobs, and what hooks are told, is of the originals.
+func (a *attempt) lend(
+	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
+) (err, notHeld, cause error) {
+	c := a.crew
+	hctx, stop := context.WithCancelCause(ctx)
+	unwatch := a.watch(stop, tasks)
+	defer unwatch()
+	if timeout := a.queue.JobTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
+		defer cancel()
+	}
+	if slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil }) {
+		for i := range tasks {
+			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
+		}
+	}
+	jobs, loan := copies(tasks), a.holder.Loan()
+	for _, job := range jobs {
+		job.loan = loan
+	}
+	a.doing.Store(tasks[0].job)
+	c.worker.stats.running.Add(int64(len(tasks)))
+	var gone error
+	notHeld = a.holder.Lend(hctx, func() {
+		err, gone = a.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
+	})
+	c.worker.stats.running.Add(-int64(len(tasks)))
+	cause = context.Cause(hctx)
+	if gone != nil {
+		_ = a.holder.Close()
+		return err, gone, cause
+	}
+	return err, notHeld, cause
+}
+
+// await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended
+// it tells, again and again, until it is time to abandon it: then the connection is cut, and the handler left behind.
+// gone is not nil then: ErrLost, or ErrNotHeld if the failure is to be recorded on another connection.
+func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) (err, gone error) {
+	select {
+	case err = <-result:
+		return err, nil
+	case <-ctx.Done():
+	}
+	c, ended, n := a.crew, time.Now(), int64(len(tasks))
+	var abandon <-chan time.Time
+	if after := a.queue.AbandonAfter; after > 0 {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		abandon = timer.C
+	}
+	report := time.NewTimer(tuning.Wait) // then after twice as long, and so on
+	defer report.Stop()
+	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
+	for !returned && gone == nil {
+		select {
+		case err = <-result:
+			returned = true
+		case <-report.C:
+			if told == 0 {
+				c.worker.stats.overdue.Add(n)
+				c.worker.stats.timesOverdue.Add(n)
+			}
+			told = time.Since(ended)
+			late, jobs := told, copies(tasks)
+			go func() { // a hook that takes its time must not keep the handler from being abandoned
+				tellOverdue(ctx, c.worker.Client, jobs, late)
+				heard <- struct{}{}
+			}()
+		case <-heard:
+			report.Reset(min(told, tuning.Long))
+		case <-abandon:
+			gone = lease.ErrLost
+			if errors.Is(context.Cause(ctx), ErrJobTimeout) {
+				gone = lease.ErrNotHeld
+			}
+		case <-c.left.closing:
+			gone = lease.ErrLost
+		}
+	}
+	if told > 0 {
+		c.worker.stats.overdue.Add(-n)
+	}
+	if gone == nil {
+		return err, nil
+	}
+	a.holder.Abandon()
+	c.left.handler(tasks, result)
+	late := time.Since(ended).Round(time.Millisecond)
+	logLate(c.log, "pgfifo: handler abandoned; its connection is closed", tasks[0].job, n, late, context.Cause(ctx))
+	return fmt.Errorf("%w after %v", ErrAbandoned, late), gone
+}
+
+// answered tells the Turns what the results of a call of a handler say of what its jobs depend on, and reports whether
+// the queue is probed now.
+func (a *attempt) answered(results []result) (probed bool) {
+	var says *result
+	for i := range results {
+		r := &results[i]
+		if r.outcome == Succeeded {
+			says = r
+			break
+		}
+		if says == nil && r.unavailable() {
+			says = r
+		}
+	}
+	if says == nil {
+		return false
+	}
+	probed, changed := a.crew.turns.Answer(says.place.turn, says.outcome == Succeeded)
+	if !changed {
+		return probed
+	}
+	log := a.crew.log
+	a.holder.Lane().Aside(func() {
+		if probed {
+			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
+				"error", briefErr(says.failure.err))
+		} else {
+			log.Info("pgfifo: queue is available again", "queue", says.job.Queue)
+		}
+	})
+	return probed
 }
 
 // failed adds the failure of a job whose handler has returned with an error.
-func (s *seat) failed(a *attempt, t task, err, cause error) {
+func (a *attempt) failed(t task, err, cause error) {
 	if interrupted(cause) {
 		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: err}})
 		t.place.outcome.More = true
 		return
 	}
-	s.fail(a, t, newFailure(err, cause, s.queue.JobTimeout), s.delay(t.place, t.job, err))
+	a.fail(t, newFailure(err, cause, a.queue.JobTimeout), a.delay(t.place, t.job, err))
 }
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.
-func (s *seat) handleSlice(ctx context.Context, a *attempt, tasks []task) {
-	err, notHeld, cause := s.lend(ctx, tasks, s.queue.BatchHandler)
+func (a *attempt) handleSlice(ctx context.Context, tasks []task) {
+	err, notHeld, cause := a.lend(ctx, tasks, a.queue.BatchHandler)
 	named, is := batchError(err)
 	if is && len(named) == 0 { // no job has failed
 		err = nil
 	}
 	switch {
 	case errors.Is(notHeld, lease.ErrLost):
-		s.giveBack(a, tasks)
+		a.giveBack(tasks)
 		a.revoke(Unknown, KindLost, errors.Join(notHeld, err))
 		return
 	case notHeld == nil && (err == nil || names(named, tasks)):
-		s.partly(a, tasks, named, cause)
+		a.partly(tasks, named, cause)
 		return
 	case err == nil:
 		err = notHeld
 	}
-	a.broken = s.holder.Lane().Undo(ctx) != nil
+	a.broken = a.holder.Lane().Undo(ctx) != nil
 	if len(tasks) == 1 || uncounted(err) && !errors.As(err, new(BatchError)) {
 		all := make(BatchError, len(tasks))
 		for i := range tasks {
 			all[tasks[i].job.ID] = err
 		}
-		s.partly(a, tasks, all, cause)
+		a.partly(tasks, all, cause)
 		if a.broken {
 			a.calls = nil
 		}
 		return
 	}
-	s.giveBack(a, tasks)
+	a.giveBack(tasks)
 	a.revoke(Returned, "", err)
 	if !interrupted(cause) {
 		a.oneByOne()
@@ -159,33 +293,33 @@ func names(e BatchError, tasks []task) bool {
 }
 
 // partly settles a batch in which the named jobs have failed and stopped their groups.
-func (s *seat) partly(a *attempt, tasks []task, named BatchError, cause error) {
+func (a *attempt) partly(tasks []task, named BatchError, cause error) {
 	done := make([]task, 0, len(tasks))
 	var stopped *place
 	for i, t := range tasks {
 		err, failed := named[t.job.ID]
 		switch {
 		case t.place == stopped:
-			s.giveBack(a, tasks[i:i+1])
+			a.giveBack(tasks[i : i+1])
 		case failed:
 			stopped = t.place
 			if err == nil {
 				err = errNoReason
 			}
-			s.failed(a, t, err, cause)
+			a.failed(t, err, cause)
 		default:
 			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
 		}
 	}
-	s.succeed(a, done)
+	a.succeed(done)
 }
 
 var errNoReason = errors.New("fifo: the BatchError names the job without a reason")
 
 // giveBack says of the jobs that they stay where they are.
-func (s *seat) giveBack(a *attempt, tasks []task) {
+func (a *attempt) giveBack(tasks []task) {
 	for _, t := range tasks {
 		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: errStopped}})
 		t.place.outcome.More = true
@@ -205,14 +339,14 @@ var (
 // succeed adds what settles jobs that are done: one statement for all. If a handler had the transaction, the other jobs
 // of the batch must be there, to be counted. In a relaxed queue it is their commit alone that does not wait: what is
 // recorded of failed ones is not to be lost.
-func (s *seat) succeed(a *attempt, done []task) {
-	used := s.holder.Used()
+func (a *attempt) succeed(done []task) {
+	used := a.holder.Used()
 	heads, behind := split(done)
 	if len(a.charged) > 0 && len(a.results) > 1 {
 		charged, others := split(a.charged)
 		a.calls = append(batchCalls(failedBatchStmt, charged, others), a.calls...)
 	}
-	if s.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
+	if a.queue.Relaxed && len(done) > 0 && len(a.charged) == 0 {
 		a.calls = append(a.calls, lease.Call{Statement: relaxStmt, Behind: len(behind) > 0, Relaxes: true})
 	}
 	if len(heads) == 1 {

@@ -118,7 +118,8 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	}
 	defer s.have(nil)
 	for {
-		a := s.attempt(ctx, bg, claim, hold)
+		a := newAttempt(s, claim)
+		a.run(ctx, bg, hold)
 		s.have(nil)
 		ran = ran || a.ran
 		next := s.upcoming(queue, claim, s.next(ctx, claim, a), spare[:0])
@@ -126,7 +127,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, next.request)
 		gone := wasPutBack()
-		recorded, tell := s.conclude(bg, a, claim, settled, err)
+		recorded, tell := conclude(bg, a, settled, err)
 		switch {
 		case gone:
 			s.letGo(bg, next, hold)

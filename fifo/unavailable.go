@@ -48,36 +48,3 @@ const maxUnavailable = schedule.MaxPause
 
 // unavailable reports whether the job is given back because what it depends on is down.
 func (r *result) unavailable() bool { return r.outcome == Snoozed && IsUnavailable(r.failure.err) }
-
-// answered tells the Turns what the results of a call of a handler say of what its jobs depend on, and reports whether
-// the queue is probed now.
-func (s *seat) answered(results []result) (probed bool) {
-	var says *result
-	for i := range results {
-		r := &results[i]
-		if r.outcome == Succeeded {
-			says = r
-			break
-		}
-		if says == nil && r.unavailable() {
-			says = r
-		}
-	}
-	if says == nil {
-		return false
-	}
-	probed, changed := s.crew.turns.Answer(says.place.turn, says.outcome == Succeeded)
-	if !changed {
-		return probed
-	}
-	log := s.crew.log
-	s.holder.Lane().Aside(func() {
-		if probed {
-			log.Warn("pgfifo: queue is unavailable; one job at a time is tried", "queue", says.job.Queue,
-				"error", briefErr(says.failure.err))
-		} else {
-			log.Info("pgfifo: queue is available again", "queue", says.job.Queue)
-		}
-	})
-	return probed
-}

@@ -5,9 +5,6 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"time"
-
-	"github.com/pgfifo/pgfifo/internal/array"
-	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // A message of no group gets a group of its own, so all that holds of jobs holds of its job. The id of the group begins
@@ -33,18 +30,3 @@ func ownGroup() string {
 func isOwnGroup(id string) bool { return len(id) == ownGroupBytes && id[0] == ownGroupMark }
 
 var leaveStmt = settles("leave")
-
-// leave adds what deletes the rows of groups that were made for one job each, with their jobs. There may be as many as
-// jobs, and nobody else deletes them as fast.
-func (a *attempt) leave(done []task) {
-	var own []string
-	for _, t := range done {
-		if isOwnGroup(t.job.GroupID) && !t.held.GroupSlot { // Collect deletes those, with their slots
-			own = append(own, t.job.GroupID)
-		}
-	}
-	if len(own) > 0 {
-		args := [][]byte{[]byte(done[0].job.Queue), array.Of(own, array.Text)}
-		a.calls = append(a.calls, lease.Call{Statement: leaveStmt, Args: args})
-	}
-}

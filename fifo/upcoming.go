@@ -130,3 +130,19 @@ func (s *seat) aside(
 	}
 	return late
 }
+
+// unbegun gives back what was claimed in a session that has ended before a handler began: that is no attempt. Those
+// that may have been lost before keep the evidence of that.
+func (s *seat) unbegun(ctx context.Context, claim []place, lost []*lease.Held) {
+	_ = s.holder.Close()
+	goOn(claim)
+	for i := range claim {
+		h := claim[i].held
+		if h == nil || slices.Contains(lost, h) {
+			continue
+		}
+		if err := s.holder.Record(ctx, h); err != nil && !lease.Refused(err) {
+			return // nobody can be told now
+		}
+	}
+}

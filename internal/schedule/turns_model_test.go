@@ -190,7 +190,7 @@ func (d *dispatch) released(t *rapid.T) {
 	ended, orphans := d.turns.WatchedBy(died)
 	keys = append(keys, ended...)
 	d.turns.Recheck(keys)
-	require.Empty(t, d.turns.watched)
+	require.Empty(t, d.turns.watched.turns)
 	if len(keys) > 0 {
 		d.owed[keys[0]] = true
 		d.turns.Offer([]Candidate{{Key: keys[0], ID: 1, Orphan: orphans[keys[0]], share: d.turns.shares.of(keys[0])}})

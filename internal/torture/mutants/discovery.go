@@ -144,7 +144,7 @@ var discovery = []Mutant{
 		in(lookFile, "		p.queue, l.owed = len(s.Queues), p.from\n", "")),
 	plant("pause-ignored", "jobs of a paused group run",
 		test(".", "TestBlockedGroupsStopNoOther"),
-		in(attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return a\n", ""),
+		in(attemptFile, "	case hold.Paused:\n		claim[hold.N].outcome.Paused = true\n		return\n", ""),
 		in(bookFile, "	if c.Paused {\n		return false\n	}\n", ""),
 		in(rowsFile, "return c.missing && !c.Paused", "return c.missing")),
 	plant("collected-without-a-second-look", "the row of a group is deleted that has had a job since it was found idle",

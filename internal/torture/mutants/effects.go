@@ -165,5 +165,5 @@ var effects = []Mutant{
 		in(stepFile, "Cancelled && l.stream.late.Load():", "Cancelled && l == nil:")),
 	plant("batch-goes-on-in-a-spoiled-session",
 		"a job of a batch runs in the session that the one before it has spoiled",
-		test("fifo", "TestLateCancelRequest"), in(handleFile, "s.holder.Lane().Spoiled() ||", "")),
+		test("fifo", "TestLateCancelRequest"), in(handleFile, "a.holder.Lane().Spoiled() ||", "")),
 }

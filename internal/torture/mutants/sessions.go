@@ -112,7 +112,7 @@ var sessions = []Mutant{
 	plant("session-wait-outlives-its-handler",
 		"who waits for the job's transaction waits on when the handler's context has ended",
 		test("fifo", "TestHandlersContextEndsTheWaitForATransaction"),
-		in("fifo/attempt.go", "s.holder.Lend(hctx, ", "s.holder.Lend(ctx, ")),
+		in(handleFile, "a.holder.Lend(hctx, ", "a.holder.Lend(ctx, ")),
 	plant("session-reclaimed-alive", "groups are taken from sessions that live",
 		run(kept, "I3", "I6"),
 		in(reclaimFile, "AND NOT pgfifo.lives(r.session)", ""),

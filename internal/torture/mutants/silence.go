@@ -104,7 +104,7 @@ var silence = []Mutant{
 		in(streamFile, "{ return s.socket != nil && hungUp(s.socket) }",
 			"{ return s.socket == nil && hungUp(s.socket) }")),
 	plant("handler-never-given-up", "a worker waits for ever for a handler that does not end",
-		run(endless, "I7", "I8"), in("fifo/overdue.go", "AbandonAfter; after > 0 {", "AbandonAfter; after < 0 {")),
+		run(endless, "I7", "I8"), in(handleFile, "AbandonAfter; after > 0 {", "AbandonAfter; after < 0 {")),
 	plant("refused-scout-does-not-rest", "a worker that is refused its looks opens one connection after another",
 		test("fifo", "TestNotReadyWithoutLooks"),
 		in("fifo/beside.go", "			if time.Since(began) > tuning.Wait {\n",
