@@ -49,7 +49,9 @@ func (c *checker) checkProgress() {
 			what += ", of several at once"
 		}
 		c.latency[what] = append(c.latency[what], w.took())
-		if took := w.took(); took > startsWithin && took-c.away(w.ready, w.turn.start) > startsWithin {
+		took := w.took()
+		kept := c.away(w.ready, w.turn.start) + c.ran(w.turn.proc, w.ready, w.turn.start)
+		if took > startsWithin && took-kept > startsWithin {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
 				"job %d might have begun %v before it did",
 				w.turn.job, time.Duration(took).Round(time.Millisecond))

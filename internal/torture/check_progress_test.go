@@ -39,6 +39,12 @@ func TestBrokenProgressHistories(t *testing.T) {
 		"a job waits for the server": {"", func(b *book) {
 			b.send(10, 10, 1, resOK).mark(faultRestart, "", 0).later(13_000).mark("resumed", "", 0).done(0, 10, 1, 1)
 		}},
+		"a job waits for a process that does not get to run": {"", func(b *book) {
+			b.send(10, 10, 1, resOK).later(5000).event(0, evStall, 0, 0, 0, 2000*ms, "-").later(8000).done(0, 10, 1, 1)
+		}},
+		"a job waits for long beside a short stall": {"I12", func(b *book) {
+			b.send(10, 10, 1, resOK).later(5000).event(0, evStall, 0, 0, 0, 500*ms, "-").later(8000).done(0, 10, 1, 1)
+		}},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
