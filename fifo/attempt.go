@@ -254,7 +254,7 @@ func (a *attempt) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
 	a.holder.Lane().Aside(func() {
-		a.crew.worker.Client.guardLane("Retry", func() { d = a.queue.Retry(&job, err) })
+		a.crew.worker.Client.hooks.guardLane("Retry", func() { d = a.queue.Retry(&job, err) })
 	})
 	return d
 }

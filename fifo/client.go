@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,6 +36,7 @@ type Client struct {
 	checked  atomic.Bool // the schema's version is right
 	conforms atomic.Bool // a connection of the pool has the right settings
 	asked    atomic.Bool // so has a transaction of database/sql
+	hooks    hooks
 	announce announcer
 }
 
@@ -83,9 +85,9 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	c := &Client{pool: pool}
 	if cfg != nil {
 		c.cfg = *cfg
-		c.cfg.Hooks = slices.Clone(cfg.Hooks)
 	}
 	c.cfg.Logger = cmp.Or(c.cfg.Logger, slog.Default())
+	c.hooks = hooks{slices.Clone(c.cfg.Hooks), c.cfg.Logger}
 	var err error
 	if c.schema, err = schema.Parse(c.cfg.Schema); err != nil {
 		c.err = fmt.Errorf("%w: Schema: %w", ErrInvalidConfig, err)
@@ -105,6 +107,49 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 // Put writes that must not happen twice into a transaction: outside one, database/sql may run a statement again if its
 // answer was lost with the connection.
 func (c *Client) DB() *bun.DB { return c.db }
+
+// Queue returns the Scope of a queue.
+func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
+
+// all returns the Scope of all queues, for what only reads. Enqueues only carry their transaction in it.
+func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
+
+// Queues returns the names of the queues that have jobs, dead letters or settings, in order: for what is to be done for
+// each of them. A queue that has none of these is not there. It reads an entry of two indexes for each, whatever the
+// backlog.
+func (c *Client) Queues(ctx context.Context) ([]string, error) {
+	return readAll(ctx, c.all(), "list", statement("queues"), func(r row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+}
+
+// Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
+func (c *Client) Jobs(ctx context.Context, page Page) ([]Job, error) { return c.all().Jobs(ctx, page) }
+
+// DeadLetters lists dead letters of all queues, in the order of Jobs, otherwise as Scope.DeadLetters does.
+func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
+	return c.all().DeadLetters(ctx, of)
+}
+
+// Groups returns the groups of all queues that have jobs, in the order of queue and group id, otherwise as Scope.Groups
+// does.
+func (c *Client) Groups(ctx context.Context, page Page, states ...State) ([]Status, error) {
+	return c.all().Groups(ctx, page, states...)
+}
+
+// Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
+// comes before its groups.
+func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
+	const sql = `SELECT queue, group_id, reason, nullif(least(paused_at, timestamptz '9999-12-31 UTC'), '-infinity'),
+		coalesce(job, 0), by_hand FROM pgfifo.pauses WHERE NOT limited ORDER BY queue, group_id`
+	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
+		var pausedAt *time.Time
+		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &pausedAt, &p.Job, &p.ByHand)
+		p.PausedAt = orZero(pausedAt)
+		return p, err
+	})
+}
 
 // Close ends what the client does in the background; the pool stays open. Workers of the client must have ended, and
 // cannot be run again. Close announces what has been committed and is not announced yet, for up to a second. What is

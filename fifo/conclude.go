@@ -46,7 +46,7 @@ func conclude(ctx context.Context, a *attempt, settled bool, err error) (recorde
 			}
 			c.forwarded()
 		}
-		a.crew.worker.Client.hookSettled(ctx, a.results, &called)
+		a.crew.worker.Client.hooks.settled(ctx, a.results, &called)
 	}
 }
 

@@ -51,50 +51,6 @@ type crew struct {
 	beside beside
 }
 
-func newCrew(w *Worker, set settings) *crew {
-	log := w.Client.cfg.Logger
-	c := &crew{worker: w, set: set, log: log, teller: new(teller)}
-	c.left = &leftovers{
-		stats: &w.stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName),
-	}
-	c.dialer = w.dialer(set)
-	c.beside.dialer = c.dialer
-	c.turns = schedule.NewTurns(max(tuning.Known/2, 4*set.lanes))
-	for name, q := range set.queues {
-		if q.MaxAttempts > 1 && !set.once { // what may be tried only once runs alone
-			c.turns.SetBatch(name, schedule.Batch{Jobs: q.BatchJobs, Groups: q.BatchGroups})
-		}
-		if q.Share != nil {
-			s := &sharer{queue: name, of: q.Share, log: log}
-			c.turns.SetShares(name, schedule.Shares{Of: s.shares, Weights: q.Weights})
-		}
-	}
-	c.scout = schedule.NewScout(c.turns, set.names, w.Client.schema, set.poll)
-	c.scout.Trouble = c.trouble
-	for range set.lanes {
-		c.seats = append(c.seats, &seat{crew: c})
-	}
-	c.source = set.kind.source(c)
-	return c
-}
-
-// dialer opens the worker's connections.
-func (w *Worker) dialer(set settings) *lease.Dialer {
-	pool := w.Client.pool.Config() // a copy
-	pool.ConnConfig.RuntimeParams[applicationName] = set.name
-	d := &lease.Dialer{
-		Pool: pool, Control: w.Client.pool, Schema: w.Client.schema,
-		Bounds: set.bounds, DB: w.Client.db,
-		Statements: settleStatements, Logger: w.Client.cfg.Logger,
-	}
-	if w.Direct != nil {
-		d.Direct = pool.Copy()
-		d.Direct.ConnConfig = w.Direct.Copy()
-		d.Direct.ConnConfig.RuntimeParams[applicationName] = set.name
-	}
-	return d
-}
-
 // dial opens what the worker needs before it takes any work, so that a limit is found at the start.
 func (c *crew) dial(ctx context.Context) error {
 	aside := []**pgx.Conn{&c.beside.scout, &c.beside.listen}
@@ -354,7 +310,7 @@ func (c *crew) runOne(ctx context.Context) (bool, error) {
 	defer c.teller.end(c.log)
 	s := c.seats[0]
 	conn := s.holder.Lane().Conn()
-	if err := c.worker.checkRights(ctx, conn); err != nil {
+	if err := checkRights(ctx, c.worker, conn); err != nil {
 		return false, err
 	}
 	if err := c.scout.Walk(ctx, conn); err != nil {

@@ -23,8 +23,8 @@ func ContentID(payload any) (string, error) {
 }
 
 // dedup takes the messages' deduplication ids, and replaces what waits. It returns those that are new.
-func (c *Client) dedup(ctx context.Context, db querier, b batch) (fresh batch, err error) {
-	err = each(ctx, db, c.schema.Qualify(statement("dedup")), func(r row) error {
+func (in inserter) dedup(ctx context.Context, b batch) (fresh batch, err error) {
+	err = each(ctx, in.db, in.schema.Qualify(statement("dedup")), func(r row) error {
 		var n int
 		var key []byte
 		var job *int64
@@ -61,14 +61,14 @@ func (c *Client) dedup(ctx context.Context, db querier, b batch) (fresh batch, e
 		}
 	}
 	if len(older) > 0 {
-		err = c.replace(ctx, db, older)
+		err = in.replace(ctx, older)
 	}
 	return fresh, err
 }
 
 // replace gives jobs that wait the contents of these messages.
-func (c *Client) replace(ctx context.Context, db querier, b batch) error {
-	return each(ctx, db, c.schema.Qualify(statement("replace")), func(r row) error {
+func (in inserter) replace(ctx context.Context, b batch) error {
+	return each(ctx, in.db, in.schema.Qualify(statement("replace")), func(r row) error {
 		var n int
 		var replaced bool
 		err := r.Scan(&n, &replaced)

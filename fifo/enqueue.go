@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
 // A Tx is a transaction of database/sql that the caller began and will end: a bun.Tx, a *bun.Tx or a *sql.Tx, of any
@@ -116,7 +118,7 @@ func (c *Client) enqueue(ctx context.Context, in Scope, msgs []Message) (receipt
 	if len(msgs) == 0 {
 		return nil, nil
 	}
-	ctx, msgs, end, err := c.hookEnqueue(ctx, msgs)
+	ctx, msgs, end, err := c.hooks.enqueue(ctx, msgs)
 	defer func() { end(receipts, err) }()
 	if err != nil {
 		return nil, err
@@ -144,7 +146,7 @@ func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err
 		if err != nil {
 			return nil, 0, err
 		}
-		return s.client.insert(ctx, s.in.db, b)
+		return s.client.inserter(s.in.db).insert(ctx, b)
 	}
 	conn, err := s.client.connect(ctx)
 	if err != nil {
@@ -152,10 +154,10 @@ func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err
 	}
 	defer conn.Release()
 	if !b.deduplicates() {
-		return s.client.insert(ctx, pgxSession{conn}, b)
+		return s.client.inserter(pgxSession{conn}).insert(ctx, b)
 	}
 	err = pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error { // it takes several statements
-		fresh, xid, err = s.client.insert(ctx, pgxSession{tx}, b)
+		fresh, xid, err = s.client.inserter(pgxSession{tx}).insert(ctx, b)
 		return err
 	})
 	return fresh, xid, err
@@ -167,22 +169,32 @@ var (
 	enqueueNewSQL = jobSQL + statement("enqueue_new") + statement("enqueued")
 )
 
-func (c *Client) insert(ctx context.Context, db querier, b batch) (fresh batch, xid int64, err error) {
+// An inserter writes messages, and what is remembered of their deduplication ids, on one connection.
+type inserter struct {
+	db          querier
+	schema      schema.Name
+	commitOrder bool
+}
+
+func (c *Client) inserter(db querier) inserter { return inserter{db, c.schema, c.cfg.CommitOrder} }
+
+// insert is Scope.insert.
+func (in inserter) insert(ctx context.Context, b batch) (fresh batch, xid int64, err error) {
 	var sql string
 	var args []any
 	switch {
 	case b.deduplicates():
-		if b, err = c.dedup(ctx, db, b); err != nil || len(b) == 0 {
+		if b, err = in.dedup(ctx, b); err != nil || len(b) == 0 {
 			return nil, 0, err
 		}
-		sql, args = enqueueNewSQL, append(b.columns(c.cfg.CommitOrder), b.keys())
-	case len(b) == 1 && !c.cfg.CommitOrder && b[0].priority == 0:
+		sql, args = enqueueNewSQL, append(b.columns(in.commitOrder), b.keys())
+	case len(b) == 1 && !in.commitOrder && b[0].priority == 0:
 		sql, args = statement("enqueue_one"), b[0].values()
 	default:
-		sql, args = enqueueSQL, b.columns(c.cfg.CommitOrder)
+		sql, args = enqueueSQL, b.columns(in.commitOrder)
 	}
 	ids := make([]int64, 0, len(b))
-	err = each(ctx, db, c.schema.Qualify(sql), func(r row) error {
+	err = each(ctx, in.db, in.schema.Qualify(sql), func(r row) error {
 		var list string
 		if err := r.Scan(&list, &xid); err != nil {
 			return err

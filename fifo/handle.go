@@ -86,7 +86,7 @@ func (a *attempt) lend(
 		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
 		defer cancel()
 	}
-	if slices.ContainsFunc(c.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Job != nil }) {
+	if c.worker.Client.hooks.any(func(h Hooks) bool { return h.Job != nil }) {
 		for i := range tasks {
 			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
 		}
@@ -99,7 +99,7 @@ func (a *attempt) lend(
 	c.worker.stats.running.Add(int64(len(tasks)))
 	var gone error
 	notHeld = a.holder.Lend(hctx, func() {
-		err, gone = a.await(hctx, tasks, c.worker.Client.start(hctx, jobs, handler))
+		err, gone = a.await(hctx, tasks, c.worker.Client.hooks.start(hctx, jobs, handler))
 	})
 	c.worker.stats.running.Add(-int64(len(tasks)))
 	cause = context.Cause(hctx)
@@ -141,7 +141,7 @@ func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) 
 			told = time.Since(ended)
 			late, jobs := told, copies(tasks)
 			go func() { // a hook that takes its time must not keep the handler from being abandoned
-				tellOverdue(ctx, c.worker.Client, jobs, late)
+				c.worker.Client.hooks.overdue(ctx, jobs, late)
 				heard <- struct{}{}
 			}()
 		case <-heard:

@@ -50,7 +50,7 @@ func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, a
 // start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They
 // have a goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow
 // say, ends the goroutine that calls it, and a handler that does not return is left behind in it.
-func (c *Client) start(
+func (c hooks) start(
 	ctx context.Context, jobs []*Job, handler func(context.Context, []*Job) error,
 ) <-chan error {
 	result := make(chan error, 1)
@@ -65,7 +65,7 @@ func (c *Client) start(
 			}
 		}()
 		for i := 0; i < len(jobs) && err == nil; i++ {
-			ctx = c.hookJob(ctx, jobs[i], &ends, &err)
+			ctx = c.job(ctx, jobs[i], &ends, &err)
 		}
 		if err == nil && worker.Err() != nil { // it stops, or a hook took too long: the job may be another's by now
 			err = context.Cause(worker)

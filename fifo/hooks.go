@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -70,9 +71,18 @@ func (o *Outcome) UnmarshalText(text []byte) error {
 	return outcomeWords.read(text, o, errInvalidOutcome)
 }
 
-// hookEnqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the
+// hooks calls the Hooks of a Client.
+type hooks struct {
+	all []Hooks
+	log *slog.Logger
+}
+
+// any reports whether some of the hooks are there.
+func (c hooks) any(there func(Hooks) bool) bool { return slices.ContainsFunc(c.all, there) }
+
+// enqueue calls the Enqueue hooks, and returns the context and the messages to go on with, and what to call in the
 // end.
-func (c *Client) hookEnqueue(
+func (c hooks) enqueue(
 	ctx context.Context, msgs []Message,
 ) (_ context.Context, _ []Message, end func([]Receipt, error), err error) {
 	var ends []func([]Receipt, error)
@@ -82,8 +92,8 @@ func (c *Client) hookEnqueue(
 		}
 	}
 	copied := false
-	for i := 0; i < len(c.cfg.Hooks) && err == nil; i++ {
-		hook := c.cfg.Hooks[i].Enqueue
+	for i := 0; i < len(c.all) && err == nil; i++ {
+		hook := c.all[i].Enqueue
 		if hook == nil {
 			continue
 		}
@@ -112,11 +122,11 @@ func (c *Client) hookEnqueue(
 	return ctx, msgs, end, err
 }
 
-// hookJob calls the Job hooks until one fails, and returns the context to go on with. It adds what to call in the end
+// job calls the Job hooks until one fails, and returns the context to go on with. It adds what to call in the end
 // to ends. It sets err, rather than returning it, because a hook may end the goroutine.
-func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err *error) context.Context {
-	for i := 0; i < len(c.cfg.Hooks) && *err == nil; i++ {
-		hook := c.cfg.Hooks[i].Job
+func (c hooks) job(ctx context.Context, job *Job, ends *[]func(error), err *error) context.Context {
+	for i := 0; i < len(c.all) && *err == nil; i++ {
+		hook := c.all[i].Job
 		if hook == nil {
 			continue
 		}
@@ -135,16 +145,32 @@ func (c *Client) hookJob(ctx context.Context, job *Job, ends *[]func(error), err
 	return ctx
 }
 
-// hookSettled calls the Settled hooks for each result, from the nth call on: a hook may end its goroutine.
-func (c *Client) hookSettled(ctx context.Context, results []result, n *int) {
-	hooks := c.cfg.Hooks
-	for *n < len(results)*len(hooks) {
-		r, h := &results[*n/len(hooks)], &hooks[len(hooks)-1-*n%len(hooks)]
+// settled calls the Settled hooks for each result, from the nth call on: a hook may end its goroutine.
+func (c hooks) settled(ctx context.Context, results []result, n *int) {
+	for *n < len(results)*len(c.all) {
+		r, h := &results[*n/len(c.all)], &c.all[len(c.all)-1-*n%len(c.all)]
 		*n++
 		if h.Settled != nil {
 			c.guard("Settled", func() { h.Settled(r.context(ctx), r.job, r.outcome, r.why()) })
 		}
 	}
+}
+
+// overdue tells the log and the Overdue hooks.
+func (c hooks) overdue(ctx context.Context, jobs []*Job, late time.Duration) {
+	cause := context.Cause(ctx)
+	logLate(c.log, "pgfifo: handler ignores the end of its context", jobs[0], int64(len(jobs)),
+		late.Round(time.Millisecond), cause)
+	for _, h := range c.all {
+		for i := 0; i < len(jobs) && h.Overdue != nil; i++ {
+			c.guardLane("Overdue", func() { h.Overdue(context.WithoutCancel(ctx), jobs[i], late, cause) })
+		}
+	}
+}
+
+func logLate(log *slog.Logger, what string, job *Job, jobs int64, late time.Duration, cause error) {
+	log.Error(what, "queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt(),
+		"jobs", jobs, "late", late, "cause", cause)
 }
 
 // untilReturned calls f, and closes done when it has returned. If f ends its goroutine, it is called again in another.
@@ -180,14 +206,14 @@ func (r *result) why() error {
 }
 
 // guard calls a hook that comes after the fact: its panic is logged.
-func (c *Client) guard(hook string, f func()) {
+func (c hooks) guard(hook string, f func()) {
 	recovering(hook, f, func(p *PanicError) {
-		c.cfg.Logger.Error("pgfifo: a hook panicked", "hook", hook, "panic", p.Value, "stack", string(p.Stack))
+		c.log.Error("pgfifo: a hook panicked", "hook", hook, "panic", p.Value, "stack", string(p.Stack))
 	})
 }
 
 // guardLane is guard for a lane, which must not end with a hook that ends its goroutine.
-func (c *Client) guardLane(hook string, f func()) {
+func (c hooks) guardLane(hook string, f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

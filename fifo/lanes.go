@@ -15,21 +15,6 @@ type laneBounds struct {
 	running []*crew
 }
 
-// SetLanes changes how many of the worker's lanes are kept for a queue, and how many may work it at once: MinLanes and
-// MaxLanes of its Queue. A maxLanes of 0 is no bound; to stop a queue, pause it. SetLanes may be called at any time. It
-// holds for claims from then on: handlers that run go on. It returns an error that wraps ErrInvalidWorker if the queue
-// has no handler, if minLanes is over maxLanes, or if the worker runs and all queues together would keep more lanes
-// than it has, or leave none for one that keeps none. Then nothing is changed.
-func (w *Worker) SetLanes(queue string, minLanes, maxLanes int) error {
-	if _, ok := w.queues[queue]; !ok {
-		return fmt.Errorf("%w: queue %q has no handler", ErrInvalidWorker, queue)
-	}
-	if err := validLanes(minLanes, maxLanes); err != nil {
-		return fmt.Errorf("%w: queue %q: %w", ErrInvalidWorker, queue, err)
-	}
-	return w.lanes.change(queue, minLanes, maxLanes)
-}
-
 func validLanes(minLanes, maxLanes int) error {
 	if maxLanes > 0 && minLanes > maxLanes {
 		return fmt.Errorf("MinLanes %d is over MaxLanes %d", minLanes, maxLanes)

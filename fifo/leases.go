@@ -72,10 +72,10 @@ type holder interface {
 	Abandon()
 }
 
-// leases tells which one each of the queues has.
-func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (map[string]*kind, error) {
+// leasesOf tells which one each of the queues has.
+func leasesOf(ctx context.Context, c *Client, on pgxQuerier, queues []string) (map[string]*kind, error) {
 	leases := make(map[string]*kind)
-	err := each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("leases")), func(r row) error {
+	err := each(ctx, pgxSession{on}, c.schema.Qualify(statement("leases")), func(r row) error {
 		var queue, name string
 		err := r.Scan(&queue, &name)
 		leases[queue] = kindOf(name)
@@ -85,21 +85,4 @@ func (w *Worker) leases(ctx context.Context, on pgxQuerier, queues []string) (ma
 		return nil, fmt.Errorf("fifo: look which lease queues have: %w", err)
 	}
 	return leases, nil
-}
-
-// tellLeases warns of queues that have another lease now than their crews.
-func (w *Worker) tellLeases(ctx context.Context) error {
-	for _, c := range w.lanes.crews() {
-		leases, err := w.leases(ctx, w.Client.pool, c.set.names)
-		if err != nil {
-			return err
-		}
-		for _, name := range c.set.names {
-			if leases[name] != c.set.kind {
-				c.log.Warn("pgfifo: the queue's SessionLease was changed; this worker goes on with the lease "+
-					"that it has until it is started again", "queue", name, "has", c.set.kind.name)
-			}
-		}
-	}
-	return nil
 }

@@ -24,16 +24,6 @@ var placeSQL = map[level]string{
 	ofGroup: "queue = $1 AND group_id = $2 AND id > $3",
 }
 
-// Queues returns the names of the queues that have jobs, dead letters or settings, in order: for what is to be done for
-// each of them. A queue that has none of these is not there. It reads an entry of two indexes for each, whatever the
-// backlog.
-func (c *Client) Queues(ctx context.Context) ([]string, error) {
-	return readAll(ctx, c.all(), "list", statement("queues"), func(r row) (name string, err error) {
-		err = r.Scan(&name)
-		return name, err
-	})
-}
-
 // Jobs lists live jobs, those that wait and those that run, in the order of group id and id. A page is one index range,
 // however many jobs there are. It returns ErrInvalidID also for a page whose After is no Cursor.
 func (s Scope) Jobs(ctx context.Context, page Page) ([]Job, error) {
@@ -49,14 +39,6 @@ func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 	page := Page{After: of.After, Limit: of.Limit}
 	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page,
 		of.IDs, of.Kind, of.Error)
-}
-
-// Jobs lists live jobs of all queues, in the order of queue, group id and id, otherwise as Scope.Jobs does.
-func (c *Client) Jobs(ctx context.Context, page Page) ([]Job, error) { return c.all().Jobs(ctx, page) }
-
-// DeadLetters lists dead letters of all queues, in the order of Jobs, otherwise as Scope.DeadLetters does.
-func (c *Client) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
-	return c.all().DeadLetters(ctx, of)
 }
 
 // list reads a page of a table. The arguments are those of only, from $5 on.

@@ -9,8 +9,8 @@ import (
 // maxNameBytes is how much of an application_name a server keeps.
 const maxNameBytes = 63
 
-// name returns what the worker is known by: the same as application_name and in failures.
-func (w *Worker) name() (string, error) {
+// workerName returns what a worker is known by: the same as application_name and in failures.
+func workerName(w *Worker) (string, error) {
 	if !storable(w.Name) {
 		return "", fmt.Errorf("%w: Name %q is not valid UTF-8, or has a NUL", ErrInvalidWorker, w.Name)
 	}

@@ -79,19 +79,6 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
-// comes before its groups.
-func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
-	const sql = `SELECT queue, group_id, reason, nullif(least(paused_at, timestamptz '9999-12-31 UTC'), '-infinity'),
-		coalesce(job, 0), by_hand FROM pgfifo.pauses WHERE NOT limited ORDER BY queue, group_id`
-	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
-		var pausedAt *time.Time
-		err = r.Scan(&p.Queue, &p.GroupID, &p.Reason, &pausedAt, &p.Job, &p.ByHand)
-		p.PausedAt = orZero(pausedAt)
-		return p, err
-	})
-}
-
 // Purge deletes the jobs that wait, undoes the blocks that they have made (BlockGroup), and returns how many jobs those
 // were. A running job stays, and so does one that somebody else has locked. A batch has the first job of its group
 // locked and no other: those behind it are deleted, and the batch is undone and runs again without them. Run it inside

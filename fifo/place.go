@@ -1,7 +1,6 @@
 package fifo
 
 import (
-	"cmp"
 	"maps"
 	"time"
 
@@ -74,12 +73,6 @@ type task struct {
 	held  *lease.Held
 }
 
-func (q *Queue) newJob(h *lease.Held) *Job {
-	job := new(Job)
-	job.fill(h, q.maxAttempts(h))
-	return job
-}
-
 // copies returns copies of the Jobs, for hooks and handlers. They share the bytes of the payloads.
 func copies(tasks []task) []*Job {
 	jobs, list := make([]Job, len(tasks)), make([]*Job, len(tasks))
@@ -88,20 +81,4 @@ func copies(tasks []task) []*Job {
 		jobs[i].Headers = maps.Clone(jobs[i].Headers)
 	}
 	return list
-}
-
-func (q *Queue) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, q.MaxAttempts) }
-
-func (q *Queue) newJobs(claim []place, hold *lease.Hold) []task {
-	n := 1 + len(hold.Rest)
-	tasks, jobs := make([]task, n), make([]Job, n)
-	for i := range tasks {
-		h := &hold.Held
-		if i > 0 {
-			h = &hold.Rest[i-1]
-		}
-		jobs[i].fill(h, q.maxAttempts(h))
-		tasks[i] = task{&jobs[i], &claim[h.N], h}
-	}
-	return tasks
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
 // A Queue says how a worker works one queue. One of Handler and BatchHandler is required.
@@ -125,38 +126,6 @@ type Queue struct {
 // MaxWeight is the largest weight of a share.
 const MaxWeight = 1000
 
-// Handle makes h work the jobs of a queue, each in a transaction of its own: HandleQueue with the defaults.
-func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
-
-// HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
-// was given before, if there is no handler or there are two, or for bounds that make no sense. It panics, too, if the
-// queue's dead letters would come back to it, through the DeadLetterQueues of the worker's queues; what other workers
-// do with theirs is not known.
-func (w *Worker) HandleQueue(queue string, q Queue) {
-	if err := groups.ValidateID("queue", queue); err != nil {
-		panic(err)
-	}
-	if w.running.Load() {
-		panic("fifo: the worker runs already; queue " + queue + " comes too late")
-	}
-	if _, ok := w.queues[queue]; ok {
-		panic("fifo: queue " + queue + " has a handler already")
-	}
-	if err := q.validate(); err != nil {
-		panic(fmt.Sprintf("fifo: queue %s: %v", queue, err))
-	}
-	for next := q.DeadLetterQueue; next != ""; next = w.queues[next].DeadLetterQueue {
-		if next == queue {
-			panic(fmt.Sprintf("fifo: queue %s: its dead letters come back to it", queue))
-		}
-	}
-	if w.queues == nil {
-		w.queues = make(map[string]Queue)
-	}
-	w.queues[queue] = q
-	w.lanes.set(queue, q.MinLanes, q.MaxLanes)
-}
-
 func (q *Queue) validate() error {
 	switch {
 	case q.Handler == nil && q.BatchHandler == nil:
@@ -200,4 +169,26 @@ func (q Queue) withDefaults(w *Worker) Queue {
 	q.JobTimeout = cmp.Or(q.JobTimeout, w.JobTimeout, 15*time.Minute)
 	q.AbandonAfter = cmp.Or(q.AbandonAfter, w.AbandonAfter)
 	return q
+}
+
+func (q *Queue) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, q.MaxAttempts) }
+
+func (q *Queue) newJob(h *lease.Held) *Job {
+	job := new(Job)
+	job.fill(h, q.maxAttempts(h))
+	return job
+}
+
+func (q *Queue) newJobs(claim []place, hold *lease.Hold) []task {
+	n := 1 + len(hold.Rest)
+	tasks, jobs := make([]task, n), make([]Job, n)
+	for i := range tasks {
+		h := &hold.Held
+		if i > 0 {
+			h = &hold.Rest[i-1]
+		}
+		jobs[i].fill(h, q.maxAttempts(h))
+		tasks[i] = task{&jobs[i], &claim[h.N], h}
+	}
+	return tasks
 }

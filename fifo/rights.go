@@ -15,8 +15,8 @@ import (
 // start: a right that is taken away later may be given again, so that is tried again like other trouble. With Direct
 // there are two logins. That of the pool is not asked if all its connections are in use: they may be until the worker
 // works.
-func (w *Worker) checkRights(ctx context.Context, on pgxQuerier) error {
-	if err := w.hasRights(ctx, on); err != nil || w.Direct == nil {
+func checkRights(ctx context.Context, w *Worker, on pgxQuerier) error {
+	if err := hasRights(ctx, w.Client, on); err != nil || w.Direct == nil {
 		return err
 	}
 	brief, cancel := context.WithTimeout(ctx, tuning.Wait)
@@ -31,7 +31,7 @@ func (w *Worker) checkRights(ctx context.Context, on pgxQuerier) error {
 	if err := sameDatabase(ctx, on, conn); err != nil {
 		return err
 	}
-	return w.hasRights(ctx, conn)
+	return hasRights(ctx, w.Client, conn)
 }
 
 // databaseSQL names the database of a session, as no other of the cluster's or of another server has it.
@@ -57,10 +57,10 @@ func sameDatabase(ctx context.Context, direct, pooled pgxQuerier) error {
 		"another server", ErrInvalidWorker, of[0][0], of[1][0])
 }
 
-func (w *Worker) hasRights(ctx context.Context, on pgxQuerier) error {
+func hasRights(ctx context.Context, c *Client, on pgxQuerier) error {
 	var role string
 	var lacks []string
-	err := each(ctx, pgxSession{on}, w.Client.schema.Qualify(statement("rights")), func(r row) error {
+	err := each(ctx, pgxSession{on}, c.schema.Qualify(statement("rights")), func(r row) error {
 		var one string
 		err := r.Scan(&role, &one)
 		lacks = append(lacks, one)

@@ -52,12 +52,6 @@ const (
 	ofAll // of a Client
 )
 
-// Queue returns the Scope of a queue.
-func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
-
-// all returns the Scope of all queues, for what only reads. Enqueues only carry their transaction in it.
-func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
-
 // Group returns the Scope of one group of the queue.
 func (s Scope) Group(id string) Scope {
 	s.group, s.level = id, ofGroup

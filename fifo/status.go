@@ -136,11 +136,5 @@ func (s Scope) groupsBehind(ctx context.Context, from position, limit int, state
 		slices.Contains(states, Held), slices.Contains(states, Paused))
 }
 
-// Groups returns the groups of all queues that have jobs, in the order of queue and group id, otherwise as Scope.Groups
-// does.
-func (c *Client) Groups(ctx context.Context, page Page, states ...State) ([]Status, error) {
-	return c.all().Groups(ctx, page, states...)
-}
-
 // Cursor returns the group's place in lists, which is its head's.
 func (s *Status) Cursor() string { return position{s.Group(), s.HeadID}.cursor() }

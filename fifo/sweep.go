@@ -40,13 +40,31 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 	every(ctx, s.set.sweep, func() {
 		swept := s.sweep(ctx)
-		told := errors.Join(s.onlooker.look(ctx), s.worker.tellLeases(ctx), s.references.look(ctx))
+		told := errors.Join(s.onlooker.look(ctx), s.tellLeases(ctx), s.references.look(ctx))
 		for _, err := range []error{swept, told} {
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("pgfifo: sweep failed", "error", err)
 			}
 		}
 	})
+}
+
+// tellLeases warns of queues that have another lease now than their crews.
+func (s *sweeper) tellLeases(ctx context.Context) error {
+	client := s.worker.Client
+	for _, c := range s.worker.lanes.crews() {
+		leases, err := leasesOf(ctx, client, client.pool, c.set.names)
+		if err != nil {
+			return err
+		}
+		for _, name := range c.set.names {
+			if leases[name] != c.set.kind {
+				c.log.Warn("pgfifo: the queue's SessionLease was changed; this worker goes on with the lease "+
+					"that it has until it is started again", "queue", name, "has", c.set.kind.name)
+			}
+		}
+	}
+	return nil
 }
 
 var errSweeping = errors.New("fifo: another worker is sweeping")

@@ -110,7 +110,7 @@ func (s *seat) aside(
 	if tell == nil {
 		return false
 	}
-	slow := slices.ContainsFunc(s.crew.worker.Client.cfg.Hooks, func(h Hooks) bool { return h.Settled != nil }) ||
+	slow := s.crew.worker.Client.hooks.any(func(h Hooks) bool { return h.Settled != nil }) ||
 		slices.ContainsFunc(a.results, func(r result) bool { return r.outcome != Succeeded }) // which is logged
 	if !slow {
 		s.holder.Lane().Aside(tell)

@@ -15,8 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
-	"github.com/pgfifo/pgfifo/internal/schedule"
 )
 
 // A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A
@@ -119,6 +119,53 @@ type Worker struct {
 
 const applicationName = "application_name"
 
+// Handle makes h work the jobs of a queue, each in a transaction of its own: HandleQueue with the defaults.
+func (w *Worker) Handle(queue string, h Handler) { w.HandleQueue(queue, Queue{Handler: h}) }
+
+// HandleQueue says how the jobs of a queue are worked. It panics if the worker runs, if the queue's name is invalid or
+// was given before, if there is no handler or there are two, or for bounds that make no sense. It panics, too, if the
+// queue's dead letters would come back to it, through the DeadLetterQueues of the worker's queues; what other workers
+// do with theirs is not known.
+func (w *Worker) HandleQueue(queue string, q Queue) {
+	if err := groups.ValidateID("queue", queue); err != nil {
+		panic(err)
+	}
+	if w.running.Load() {
+		panic("fifo: the worker runs already; queue " + queue + " comes too late")
+	}
+	if _, ok := w.queues[queue]; ok {
+		panic("fifo: queue " + queue + " has a handler already")
+	}
+	if err := q.validate(); err != nil {
+		panic(fmt.Sprintf("fifo: queue %s: %v", queue, err))
+	}
+	for next := q.DeadLetterQueue; next != ""; next = w.queues[next].DeadLetterQueue {
+		if next == queue {
+			panic(fmt.Sprintf("fifo: queue %s: its dead letters come back to it", queue))
+		}
+	}
+	if w.queues == nil {
+		w.queues = make(map[string]Queue)
+	}
+	w.queues[queue] = q
+	w.lanes.set(queue, q.MinLanes, q.MaxLanes)
+}
+
+// SetLanes changes how many of the worker's lanes are kept for a queue, and how many may work it at once: MinLanes and
+// MaxLanes of its Queue. A maxLanes of 0 is no bound; to stop a queue, pause it. SetLanes may be called at any time. It
+// holds for claims from then on: handlers that run go on. It returns an error that wraps ErrInvalidWorker if the queue
+// has no handler, if minLanes is over maxLanes, or if the worker runs and all queues together would keep more lanes
+// than it has, or leave none for one that keeps none. Then nothing is changed.
+func (w *Worker) SetLanes(queue string, minLanes, maxLanes int) error {
+	if _, ok := w.queues[queue]; !ok {
+		return fmt.Errorf("%w: queue %q has no handler", ErrInvalidWorker, queue)
+	}
+	if err := validLanes(minLanes, maxLanes); err != nil {
+		return fmt.Errorf("%w: queue %q: %w", ErrInvalidWorker, queue, err)
+	}
+	return w.lanes.change(queue, minLanes, maxLanes)
+}
+
 // withDefaults returns the settings that apply, or ErrInvalidWorker.
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
@@ -132,7 +179,7 @@ func (w *Worker) withDefaults() (settings, error) {
 		}.WithDefaults(),
 		names: slices.Sorted(maps.Keys(w.queues)), queues: make(map[string]*Queue, len(w.queues)),
 	}
-	name, badName := w.name()
+	name, badName := workerName(w)
 	s.name = name
 	for name, q := range w.queues {
 		q = q.withDefaults(w)
@@ -167,21 +214,6 @@ func (w *Worker) concurrency() int { return cmp.Or(w.Concurrency, 10) }
 
 func (w *Worker) sessionConcurrency() int { return cmp.Or(w.SessionConcurrency, 100) }
 
-// settings is a Worker with its defaults filled in.
-type settings struct {
-	kind        *kind // of the queues' lease
-	lanes       int
-	poll, drain time.Duration
-	sweep       time.Duration // how often
-	groupIdle   time.Duration
-	bounds      lease.Bounds
-	name        string
-	names       []string          // of the queues, sorted
-	queues      map[string]*Queue // with their defaults filled in
-	once        bool              // RunOne: one job, and no next one
-	sweeps      bool
-}
-
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
 // of those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If
 // not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a
@@ -207,7 +239,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 		return denied(err)
 	}
-	crews, err := w.crews(ctx, set)
+	crews, err := newCrews(ctx, w, set)
 	var end func()
 	if err == nil {
 		end, err = w.lanes.begin(crews)
@@ -239,52 +271,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	briefly(func() { log.Info("pgfifo: worker stopped", "error", err) })
 	return err
-}
-
-// crews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be
-// closed.
-func (w *Worker) crews(ctx context.Context, set settings) (crews []*crew, err error) {
-	conn, err := w.dialer(set).Connect(ctx) // what the application has of its pool's may be all in use
-	if err != nil {
-		return nil, dialed(err, 1, w.concurrency())
-	}
-	var leases map[string]*kind
-	if err = w.checkRights(ctx, conn); err == nil {
-		leases, err = w.leases(ctx, conn, set.names)
-	}
-	if err != nil {
-		closeConn(conn)
-		return nil, err
-	}
-	suspects := new(schedule.Suspects)
-	for _, k := range kinds {
-		part := set
-		part.kind, part.lanes, part.sweeps = k, k.lanes(w), len(crews) == 0
-		part.names, part.queues = nil, make(map[string]*Queue)
-		for _, name := range set.names {
-			if leases[name] == k {
-				part.names, part.queues[name] = append(part.names, name), set.queues[name]
-			}
-		}
-		if len(part.names) == 0 {
-			continue
-		}
-		c := newCrew(w, part)
-		c.turns.SetSuspects(suspects)
-		if len(crews) == 0 {
-			c.beside.scout = conn
-		} else {
-			c.teller = crews[0].teller
-		}
-		crews = append(crews, c)
-		if err := w.lanes.fit(part); err != nil {
-			return crews, err
-		}
-		if err := c.dial(ctx); err != nil {
-			return crews, err
-		}
-	}
-	return crews, nil
 }
 
 // RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
