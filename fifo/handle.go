@@ -93,7 +93,7 @@ func (a *attempt) lend(
 	}
 	jobs, loan := copies(tasks), a.holder.Loan()
 	for _, job := range jobs {
-		job.loan = loan
+		job.loan, job.held = loan, job.Group()
 	}
 	a.doing.Store(tasks[0].job)
 	c.worker.stats.running.Add(int64(len(tasks)))

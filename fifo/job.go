@@ -50,6 +50,7 @@ type Job struct {
 	Failures []Failure `bun:"failures,type:jsonb,nullzero"`
 
 	loan *lease.Loan // of its handler; nil: it is not a handler's
+	held groups.Key  // its group, for Fence, whatever the handler writes into the fields
 	// hooked has what the Job hook returned for the attempt, for the Settled hook; nil: there is no Job hook. The
 	// handler's Job and the worker's share it, and the hook may be running still when the handler is abandoned.
 	hooked *atomic.Pointer[context.Context]
@@ -211,7 +212,7 @@ func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 // It returns ErrLost if the attempt's transaction has ended, or the job is held no more, and ErrNoJob outside a
 // handler.
 func (j *Job) Fence(ctx context.Context) (int64, error) {
-	return lent(j, func(loan *lease.Loan) (int64, error) { return loan.Fence(ctx, j.Group()) })
+	return lent(j, func(loan *lease.Loan) (int64, error) { return loan.Fence(ctx, j.held) })
 }
 
 // lent asks for something of the job's transaction, which is there while its handler runs. A goroutine that the handler
