@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -35,6 +37,9 @@ type announcer struct {
 	running bool
 	closed  bool
 	pending hints             // committed
+	untold  hints             // Cancels that could not be told: no poll finds them
+	failed  int               // how often they could not, one after the other
+	again   time.Time         // when they are pending again
 	open    map[int64]*openTx // done in transactions that are not known to have ended, by their ids
 }
 
@@ -53,7 +58,7 @@ const openFor = 60 * tuning.Long
 func (a *announcer) init(c *Client) {
 	a.client, a.off = c, c.cfg.PollOnly
 	a.wake, a.stop = make(chan struct{}, 1), make(chan struct{})
-	a.pending, a.open = make(hints), make(map[int64]*openTx)
+	a.pending, a.untold, a.open = make(hints), make(hints), make(map[int64]*openTx)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 }
 
@@ -150,14 +155,23 @@ func (a *announcer) run() {
 		case !more:
 			return
 		case !a.wait(d, a.wake), !a.wait(a.turn(false), nil):
-			a.turn(true)
+			for a.turn(true); a.owes() && a.ctx.Err() == nil; a.turn(true) {
+				_ = pause.For(a.ctx, tuning.Rest)
+			}
 			return
 		}
 	}
 }
 
+// owes reports whether there are Cancels that could not be told.
+func (a *announcer) owes() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.untold) > 0
+}
+
 // turn asks about the transactions that are due, or all, and says what is pending. It returns how long to rest.
-func (a *announcer) turn(all bool) (rest time.Duration) {
+func (a *announcer) turn(all bool) (gap time.Duration) {
 	ctx, cancel := context.WithTimeout(a.ctx, tuning.Grace)
 	defer cancel()
 	begin := time.Now()
@@ -166,19 +180,13 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		err = a.ask(ctx, xids)
 		a.took = time.Since(begin)
 	}
-	a.mu.Lock()
-	texts := a.pending.notices()
-	unsaid := a.pending.cancels()
-	clear(a.pending)
-	a.mu.Unlock()
+	texts, cancels := a.next(begin, all)
 	if len(texts) > 0 {
 		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
 			a.client.schema.String(), texts)
-		if e != nil && len(unsaid) > 0 {
-			return a.again(unsaid, e)
-		}
+		a.tried(cancels, e)
 		err = errors.Join(err, e)
-		rest = min(max(tuning.Gap, 4*time.Since(begin)), tuning.Look)
+		gap = min(max(tuning.Gap, 4*time.Since(begin)), tuning.Look)
 	}
 	if err != nil {
 		if a.ctx.Err() == nil {
@@ -186,17 +194,41 @@ func (a *announcer) turn(all bool) (rest time.Duration) {
 		}
 		return tuning.Look
 	}
-	return rest
+	return gap
 }
 
-// again has what no poll finds be said in a later turn. It returns how long to rest.
-func (a *announcer) again(unsaid hints, err error) time.Duration {
+// next takes what is to be said, and what of that is a Cancel. Those that could not be told are among it when it is
+// their time, or if all is to be said.
+func (a *announcer) next(now time.Time, all bool) (texts []string, cancels hints) {
 	a.mu.Lock()
-	a.pending.addAll(unsaid)
+	defer a.mu.Unlock()
+	if all || !a.again.After(now) {
+		a.pending.addAll(a.untold)
+		clear(a.untold)
+	}
+	texts, cancels = a.pending.notices(), make(hints)
+	cancels.addCancels(a.pending)
+	clear(a.pending)
+	return texts, cancels
+}
+
+// tried enters whether Cancels could be told. If not, that is tried again, less and less often.
+func (a *announcer) tried(cancels hints, err error) {
+	if len(cancels) == 0 {
+		return
+	}
+	a.mu.Lock()
+	closed := a.closed
+	if a.failed++; err == nil {
+		a.failed = 0
+	} else {
+		a.untold.addAll(cancels)
+		a.again = time.Now().Add(rest.Nth(a.failed, tuning.Wait, tuning.Long))
+	}
 	a.mu.Unlock()
-	a.client.cfg.Logger.Warn("pgfifo: workers not told of a Cancel, which is tried again until the client is closed",
-		"error", err)
-	return tuning.Wait
+	if err != nil && (!closed || a.ctx.Err() != nil) { // else it is tried again in a moment
+		a.client.cfg.Logger.Warn("pgfifo: workers not told of a Cancel", "again", !closed, "error", err)
+	}
 }
 
 // due returns the transactions to ask about.
@@ -247,12 +279,15 @@ func (a *announcer) idle() (d time.Duration, more bool) {
 		return 0, true
 	}
 	first := time.Now().Add(openFor)
+	if len(a.untold) > 0 && a.again.Before(first) {
+		first = a.again
+	}
 	for _, tx := range a.open {
 		if tx.next.Before(first) {
 			first = tx.next
 		}
 	}
-	a.running = len(a.open) > 0
+	a.running = len(a.open)+len(a.untold) > 0
 	return time.Until(first), a.running
 }
 

@@ -15,15 +15,16 @@ import (
 // Workers are told, at once or when the caller's transaction has committed. It does not wait for them, and what it
 // returns is what Pause does: Groups tells what still runs. A worker that hears no notifications (RunOne, or with
 // Config.PollOnly of its own Client or of s's) hears of no Cancel, and one that was not listening just then misses it.
-// So do all if s's Client is closed before it has had a connection to tell them on. Call it again while something runs.
-// A worker that hears of it ends what is paused then: a Resume before that takes the Cancel back, for what still runs.
-// Nobody can end a handler that ignores its context: see Terminate and Worker.AbandonAfter.
+// So do all if s's Client could not tell them until it was closed, or if the caller's transaction was open for more
+// than an hour. Call it again while something runs. A worker that hears of it ends what is still paused: a Resume
+// before that takes the Cancel back, for what still runs. Nobody can end a handler that ignores its context: see
+// Terminate and Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
-	was, jobs, xid, err := s.pause(ctx, "cancel", reason)
+	p, err := s.pause(ctx, "cancel", reason)
 	if err == nil {
-		s.announce(xid, func(h hints) { h.cancel(s.queue, s.group) })
+		s.announce(p.xid, func(h hints) { h.cancel(s.queue, s.group, p.at) })
 	}
-	return was, jobs, err
+	return p.was, p.jobs, err
 }
 
 // Terminate ends the session that has the head of the group, by force, and reports whether there was one. Where several
@@ -78,7 +79,7 @@ func (s Scope) take(ctx context.Context, verb string) (bool, error) {
 		return false, err
 	}
 	s.announce(xid, func(h hints) {
-		h.cancel(s.queue, s.group)
+		h.cancel(s.queue, s.group, 0)
 		s.hint(h) // others may count the attempt
 	})
 	return true, nil

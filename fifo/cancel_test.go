@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -39,8 +40,8 @@ func TestCancel(t *testing.T) {
 		if group {
 			s, running = s.Group("a"), 1
 		}
-		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true}')`)
-		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true}')`)
+		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","c":true,"p":9000000000000000}')`)
+		b.exec(`SELECT pg_notify('pgfifo', '{"q":"q","g":[{"g":"b"}],"c":true,"p":9000000000000000}')`)
 		was, jobs, err := s.Cancel(promptly(t), "stuck")
 		require.NoError(t, err)
 		require.False(t, was)
@@ -92,7 +93,7 @@ func (b *bed) ruled() {
 	await(b.t, "the worker to hear of it", func() bool {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND state = 'idle'
-			  AND query LIKE '-- Answers whether a queue is paused%')`)
+			  AND query LIKE '-- Answers whether a queue or a group is paused%')`)
 	})
 }
 
@@ -183,24 +184,66 @@ func TestCancelIsAnnounced(t *testing.T) {
 				require.Empty(t, e.before())
 				require.NoError(t, end.commit())
 			}
-			require.JSONEq(t, want, e.next())
+			require.JSONEq(t, want, e.canceled())
 		}
 	})
 }
 
-// A Cancel that could not be told is told later: no poll finds it.
+// canceled waits for the next notice, and returns it without the time of a Cancel.
+func (e *ear) canceled() string {
+	e.t.Helper()
+	text := e.next()
+	at := regexp.MustCompile(`,"p":[0-9]+`)
+	require.Regexp(e.t, at, text)
+	return at.ReplaceAllString(text, "")
+}
+
+// A Cancel is of the pause that it has made or found. A worker that hears of it late, when that has been undone, lets
+// the jobs that have begun since run to their ends, whatever is paused by then.
+func TestCancelIsOfItsPause(t *testing.T) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, ofGroup bool) {
+		b, h := newBed(t), newBlocking()
+		s, e := b.q, b.listen()
+		if ofGroup {
+			s = s.Group("g")
+		}
+		require.NoError(t, pausing(s.Cancel(t.Context(), "")))
+		late := e.next()
+		b.resumes(s)
+		b.send("g", nil)
+		b.run(b.worker(h.handle))
+		receive(t, h.started, "the handler")
+		b.listening()
+		require.NoError(t, pausing(b.q.Pause(t.Context(), "")))
+		require.NoError(t, pausing(b.q.Group("g").Pause(t.Context(), "")))
+		b.exec("SELECT pg_notify('pgfifo', $1)", late)
+		b.ruled()
+		require.Empty(t, h.causes)
+		close(h.release)
+		await(t, "the end of the job", func() bool { return b.count("jobs") == 0 })
+	})
+}
+
+// A Cancel that could not be told is told later, also by a Client that is closed meanwhile: no poll finds it.
 func TestCancelIsAnnouncedAgain(t *testing.T) {
-	b := newBed(t)
-	e := b.listen()
-	operator := b.open(b.pooled(func(cfg *pgxpool.Config) {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "operator"
-		cfg.ConnConfig.Tracer = &meanwhile{text: "pg_notify", do: func() {
-			b.exec(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
-				WHERE datname = current_database() AND application_name = 'operator'`)
-		}}
-	}))
-	require.NoError(t, pausing(operator.Queue("q").Cancel(t.Context(), "")))
-	require.JSONEq(t, `{"q":"q","c":true}`, e.next())
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, closed bool) {
+		b := newBed(t)
+		e, ended := b.listen(), make(chan struct{}, 2)
+		operator := b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.RuntimeParams["application_name"] = "operator"
+			cfg.ConnConfig.Tracer = &meanwhile{text: "pg_notify", few: 2, do: func() { // also at the end
+				b.exec(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+					WHERE datname = current_database() AND application_name = 'operator'`)
+				ended <- struct{}{}
+			}}
+		}))
+		require.NoError(t, pausing(operator.Queue("q").Cancel(t.Context(), "")))
+		if closed {
+			receive(t, ended, "the connection to be ended")
+			require.NoError(t, operator.Close())
+		}
+		require.JSONEq(t, `{"q":"q","c":true}`, e.canceled())
+	})
 }
 
 // terminates reports whether somebody had the group.

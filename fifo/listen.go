@@ -66,7 +66,7 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 		if len(n.Groups) > 0 {
 			key.GroupID = n.Groups[0].GroupID
 		}
-		l.cancel(ctx, conn, key)
+		l.cancel(ctx, conn, key, n.Paused)
 		return
 	}
 	if len(n.Groups) == 0 {
@@ -96,7 +96,7 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 // cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused, or
 // if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
 // tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
-func (l *listener) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
+func (l *listener) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key, at int64) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
 	r := ruling{key: key, asked: time.Now()}
@@ -104,7 +104,7 @@ func (l *listener) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key) {
 		return
 	}
 	sql := l.worker.Client.schema.Qualify(statement("canceled"))
-	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID).Scan(&r.paused, &r.token); err != nil {
+	if err := conn.QueryRow(ctx, sql, key.Queue, key.GroupID, at).Scan(&r.paused, &r.token); err != nil {
 		l.log.Warn("pgfifo: not canceled", "queue", key.Queue, "group", key.GroupID, "error", err)
 		return
 	}

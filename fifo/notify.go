@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/pgfifo/pgfifo/groups"
 )
@@ -15,6 +14,7 @@ type notice struct {
 	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
 	Urgent bool        `json:"u,omitempty"` // there are jobs with a priority among them
 	Cancel bool        `json:"c,omitempty"` // what runs there, or in all of the queue, and nothing else
+	Paused int64       `json:"p,omitempty"` // and when: see hints.cancel
 }
 
 type groupHint struct {
@@ -46,7 +46,7 @@ type hint struct {
 	all    bool             // it may be any group
 	back   bool
 	urgent bool
-	cancel []string // groups; "": the queue
+	cancel map[string]int64 // when groups were canceled; "": the queue
 }
 
 func (h hints) of(queue string) *hint {
@@ -61,23 +61,23 @@ func (h hints) of(queue string) *hint {
 // addQueue tells of all groups of a queue.
 func (h hints) addQueue(queue string) { h.of(queue).all = true }
 
-// cancel tells that what runs in a group, or for "" in the queue, is canceled.
-func (h hints) cancel(queue, group string) {
+// cancel tells that what runs in a group, or for "" in the queue, was canceled at this time of the server's, in
+// microseconds: nobody obeys that who finds it paused since a later one. 0: the group was taken from its session.
+func (h hints) cancel(queue, group string, at int64) {
 	q := h.of(queue)
-	if !slices.Contains(q.cancel, group) {
-		q.cancel = append(q.cancel, group)
+	if q.cancel == nil {
+		q.cancel = make(map[string]int64)
 	}
+	q.cancel[group] = max(q.cancel[group], at)
 }
 
-// cancels returns those alone.
-func (h hints) cancels() hints {
-	only := make(hints)
-	for queue, q := range h {
-		for _, group := range q.cancel {
-			only.cancel(queue, group)
+// addCancels tells of what was canceled, and of nothing else.
+func (h hints) addCancels(more hints) {
+	for queue, q := range more {
+		for group, at := range q.cancel {
+			h.cancel(queue, group, at)
 		}
 	}
-	return only
 }
 
 func (h hints) add(queue, group string, id int64, back bool) {
@@ -110,18 +110,16 @@ func (h hints) addAll(more hints) {
 		if q.urgent {
 			h.of(queue).urgent = true
 		}
-		for _, group := range q.cancel {
-			h.cancel(queue, group)
-		}
 	}
+	h.addCancels(more)
 }
 
 // notices returns one notice for each queue, and one for each Cancel.
 func (h hints) notices() []string {
 	var texts []string
 	for queue, q := range h {
-		for _, group := range q.cancel {
-			n := notice{Queue: queue, Cancel: true}
+		for group, at := range q.cancel {
+			n := notice{Queue: queue, Cancel: true, Paused: at}
 			if group != "" {
 				n.Groups = []groupHint{{GroupID: group}}
 			}

@@ -42,17 +42,24 @@ const MaxReasonBytes = 1024
 // ends, workers do not see a pause that is made in its transaction, and others who pause or resume the same queue or
 // group wait. So do those who take jobs out of that group, if a job blocks it. An attempt that fails undoes the pause.
 func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, err error) {
-	was, jobs, _, err = s.pause(ctx, "pause", reason)
-	return was, jobs, err
+	p, err := s.pause(ctx, "pause", reason)
+	return p.was, p.jobs, err
 }
 
-func (s Scope) pause(ctx context.Context, verb, reason string) (was bool, jobs int, xid int64, err error) {
+// A pausing is what Pause has done.
+type pausing struct {
+	was     bool
+	xid, at int64 // at is the server's time, in microseconds
+	jobs    int
+}
+
+func (s Scope) pause(ctx context.Context, verb, reason string) (p pausing, err error) {
 	if err := checkReason(reason); err != nil {
-		return false, 0, 0, err
+		return pausing{}, err
 	}
-	err = s.change(ctx, verb, statement("pause"), func(r row) error { return r.Scan(&was, &xid, &jobs) },
+	err = s.change(ctx, verb, statement("pause"), func(r row) error { return r.Scan(&p.was, &p.xid, &p.at, &p.jobs) },
 		s.queue, s.group, reason, MaxQueued)
-	return was, jobs, xid, err
+	return p, err
 }
 
 // checkReason looks at what an operator gives as a reason.

@@ -1,4 +1,5 @@
--- Pauses a group, or a queue, and tells whether it was paused already, the transaction's id, and how many jobs it has.
+-- Pauses a group, or a queue, and tells whether it was paused already, the transaction's id, the time in microseconds,
+-- and how many jobs it has.
 -- What is paused already gets the new reason, and keeps its time.
 --
 -- $1 queue, $2 group id ('': the queue), $3 reason, $4 count at most so many jobs. It locks no row of a job or group,
@@ -10,6 +11,7 @@ WITH pause AS (
     RETURNING paused_at <> statement_timestamp() AS was
 )
 SELECT pause.was, pg_current_xact_id()::text::bigint AS xid,
+       (extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint AS at,
        (SELECT pg_catalog.count(*) FROM (SELECT FROM pgfifo.jobs j
                                          WHERE j.queue = $1 AND ($2::text = '' OR j.group_id = $2)
                                          LIMIT $4) few) AS jobs
