@@ -27,7 +27,11 @@ type settings struct {
 // newCrews returns a crew for each lease that the worker's queues have, ready to run. After an error they are to be
 // closed.
 func newCrews(ctx context.Context, w *Worker, set settings) (crews []*crew, err error) {
-	conn, err := newDialer(w, set).Connect(ctx) // what the application has of its pool's may be all in use
+	dialer := newDialer(w, set)
+	if err := checkDirect(ctx, dialer); err != nil {
+		return nil, err
+	}
+	conn, err := dialer.Connect(ctx) // what the application has of its pool's may be all in use
 	if err != nil {
 		return nil, dialed(err, 1, w.concurrency())
 	}

@@ -74,8 +74,9 @@ var (
 	ErrNoHandler = errors.New("fifo: worker has no handler")
 	// ErrRunning is returned by Run of a Worker that is running already.
 	ErrRunning = errors.New("fifo: worker is running already")
-	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for fields or a name that make no sense, and by Run and
-	// SetLanes for lanes that are too few for what the queues keep; the text says which.
+	// ErrInvalidWorker is returned by Run, RunOne and SetLanes for fields or a name that make no sense, by Run and
+	// RunOne if Direct leads to another database than the Client's pool, and by Run and SetLanes for lanes that are too
+	// few for what the queues keep; the text says which.
 	ErrInvalidWorker = errors.New("fifo: invalid worker")
 	// ErrNotReady is wrapped by the error of Ready, if the Worker cannot find or take jobs now; the text says why.
 	ErrNotReady = errors.New("fifo: worker is not ready")

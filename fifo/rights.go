@@ -28,33 +28,7 @@ func checkRights(ctx context.Context, w *Worker, on pgxQuerier) error {
 		return denied(err)
 	}
 	defer conn.Release()
-	if err := sameDatabase(ctx, on, conn); err != nil {
-		return err
-	}
 	return hasRights(ctx, w.Client, conn)
-}
-
-// databaseSQL names the database of a session, as no other of the cluster's or of another server has it.
-const databaseSQL = `SELECT pg_catalog.current_database()::text,
-	extract(epoch FROM pg_catalog.pg_postmaster_start_time())::text`
-
-// sameDatabase returns ErrInvalidWorker if Direct leads to another database than the pool: jobs would be worked in one,
-// and marked in the other. It asks twice, since the server may be started again between two questions.
-func sameDatabase(ctx context.Context, direct, pooled pgxQuerier) error {
-	var of [2][2]string
-	for range 2 {
-		for i, on := range []pgxQuerier{direct, pooled} {
-			err := each(ctx, pgxSession{on}, databaseSQL, func(r row) error { return r.Scan(&of[i][0], &of[i][1]) })
-			if err != nil {
-				return fmt.Errorf("fifo: look which database Direct leads to: %w", err)
-			}
-		}
-		if of[0] == of[1] {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w: Direct leads to the database %q, and the Client's pool to %q, or to one of that name on "+
-		"another server", ErrInvalidWorker, of[0][0], of[1][0])
 }
 
 func hasRights(ctx context.Context, c *Client, on pgxQuerier) error {

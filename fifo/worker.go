@@ -290,6 +290,9 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 	}
 	set.lanes, set.once = 1, true
 	c := newCrew(w, set)
+	if err := checkDirect(ctx, c.dialer); err != nil {
+		return false, err
+	}
 	if err := c.dial(ctx); err != nil {
 		return false, err
 	}

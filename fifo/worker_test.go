@@ -51,14 +51,28 @@ func TestInvalidWorker(t *testing.T) {
 	require.Equal(t, 1, b.count("jobs"))
 }
 
-// A worker whose sessions would be in another database than its client's pool works nothing, in neither.
+// A worker whose sessions would be in another database than its client's pool works nothing, in neither: not if that
+// has no schema, either, and not if the application has all of the pool.
 func TestDirectToAnotherDatabase(t *testing.T) {
 	b := newBed(t)
 	_, other := pgtest.Lend(t)
 	b.send("g", nil)
-	w := b.worker(nop, func(w *fifo.Worker) { w.Direct = other.Config().ConnConfig })
-	require.ErrorIs(t, w.Run(promptly(t)), fifo.ErrInvalidWorker)
-	require.ErrorIs(t, second(w.RunOne(promptly(t))), fifo.ErrInvalidWorker)
+	pool := b.onePool()
+	w := &fifo.Worker{Client: b.open(pool), Direct: other.Config().ConnConfig}
+	w.Handle("q", nop)
+	refused := func() {
+		t.Helper()
+		require.ErrorIs(t, w.Run(promptly(t)), fifo.ErrInvalidWorker)
+		require.ErrorIs(t, second(w.RunOne(promptly(t))), fifo.ErrInvalidWorker)
+	}
+	refused()
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	refused()
+	w.Direct = b.pool.Config().ConnConfig
+	w.Direct.Database = "postgres"
+	refused()
 	require.Equal(t, 1, b.count("jobs"))
 }
 

@@ -59,6 +59,15 @@ func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
 	return l.Conn(), nil
 }
 
+// ConnectPooled is Connect where the connections of the Pool lead to, whatever Direct says.
+func (d *Dialer) ConnectPooled(ctx context.Context) (*pgx.Conn, error) {
+	l, err := d.connect(ctx, d.Pool, false)
+	if err != nil {
+		return nil, err
+	}
+	return l.Conn(), nil
+}
+
 func (d *Dialer) direct() *pgxpool.Config { return cmp.Or(d.Direct, d.Pool) }
 
 // connect opens a connection: a lane's, or a plain one.
