@@ -53,15 +53,15 @@ type crew struct {
 
 // dial opens what the worker needs before it takes any work, so that a limit is found at the start.
 func (c *crew) dial(ctx context.Context) error {
-	aside := []**pgx.Conn{&c.beside.scout, &c.beside.listen}
+	conns := []**pgx.Conn{&c.beside.scout, &c.beside.listen}
 	if c.worker.Client.cfg.PollOnly {
-		aside = aside[:1]
+		conns = conns[:1]
 	}
 	if c.set.once {
-		aside = nil
+		conns = nil
 	}
 	dials := c.source.dials
-	for _, conn := range aside {
+	for _, conn := range conns {
 		dials = append(dials, func(ctx context.Context) (err error) {
 			if *conn == nil {
 				*conn, err = c.dialer.Connect(ctx)
@@ -112,18 +112,18 @@ func (c *crew) run(ctx context.Context) error {
 	// What stands beside the lanes goes on until they have ended: heartbeats above all.
 	aside, stopAside := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAside()
-	var beside sync.WaitGroup
-	beside.Go(func() { c.turns.Run(ctx) })
-	beside.Go(func() {
+	var others sync.WaitGroup
+	others.Go(func() { c.turns.Run(ctx) })
+	others.Go(func() {
 		c.beside.run(ctx, &redialer{log: c.log, who: "scout", last: &c.scoutSetback}, &c.beside.scout, c.scout.Run)
 	})
-	beside.Go(func() { c.runHeartbeat(aside) })
-	beside.Go(func() { c.runStranded(aside) })
+	others.Go(func() { c.runHeartbeat(aside) })
+	others.Go(func() { c.runStranded(aside) })
 	if c.set.sweeps {
-		beside.Go(func() { newSweeper(c).run(ctx) })
+		others.Go(func() { newSweeper(c).run(ctx) })
 	}
 	if !c.worker.Client.cfg.PollOnly {
-		beside.Go(func() {
+		others.Go(func() {
 			retry := &redialer{log: c.log, who: "listener", last: new(atomic.Pointer[setback])}
 			c.beside.run(ctx, retry, &c.beside.listen, (&listener{c}).run)
 		})
@@ -141,7 +141,7 @@ func (c *crew) run(ctx context.Context) error {
 	latest := time.Now().Add(c.set.drain + grace)
 	err := c.drain(doneOf(&lanes))
 	stopAside()
-	ended, last := doneOf(&beside), time.Now().Add(lastWait)
+	ended, last := doneOf(&others), time.Now().Add(lastWait)
 	c.source.close(min(max(time.Until(latest), lastWait), grace)) // meanwhile: Run is to return
 	if within(time.Until(last), ended) {
 		c.beside.close()

@@ -14,9 +14,9 @@ import (
 // if it comes before an enqueue or a handler, it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
 	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies, and
-	// their Headers are not nil. It returns the context to go on with, and what to call with the receipts or the error;
-	// either may be nil. What is enqueued in a transaction of the caller's is not committed then. If it panics nothing
-	// is enqueued, and the error is a *PanicError.
+	// their Headers are not nil. It returns the context to go on with, and what to call with the receipts, of which
+	// each hook has a copy, or the error; either may be nil. What is enqueued in a transaction of the caller's is not
+	// committed then. If it panics nothing is enqueued, and the error is a *PanicError.
 	Enqueue func(ctx context.Context, msgs []Message) (context.Context, func(receipts []Receipt, err error))
 	// Job is called before a handler, and what it returns right after it, with the handler's error: the attempt's
 	// outcome is not recorded yet. For a BatchHandler it is called for each job of the batch, in order, and what it

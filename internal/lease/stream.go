@@ -34,7 +34,7 @@ type stream struct {
 	free    sync.Cond
 	beating bool   // a heartbeat has what follows to itself
 	out, in frames // what pgx sends, and what the server sends
-	debt           // of what pgx has sent
+	debt           // for what pgx has sent
 	series  bool   // messages have been sent whose Sync has not
 	reading int    // calls of Read that wait
 	kept    []byte // read by a heartbeat, for the next call of Read

@@ -9,7 +9,7 @@ import (
 )
 
 // A book has what Turns know of groups and lanes. It moves each group from one place to another: in line, with a lane,
-// due later, held elsewhere, or out of the book. Its methods are called with the lock of the Turns.
+// due later, held elsewhere, or out of the book. Its methods but init are called with the lock of the Turns.
 type book struct {
 	known     map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
 	line      line                 // ready, in order

@@ -27,7 +27,7 @@ func (l *lanes) end(queue string) { l.change(queue, -1) }
 func (l *lanes) change(queue string, by int) {
 	l.line.row(queue).work(by * laneParts)
 	l.busy += by
-	l.limits.began(queue, by)
+	l.limits.change(queue, by)
 }
 
 func (l *lanes) working(queue string) int {
@@ -40,7 +40,7 @@ func (l *lanes) working(queue string) int {
 // may reports whether a free lane may begin to work the queue: it is not at its limit, is not probed, or the next probe
 // is due, has not its Max, and either is short of its Min, or the other queues can still have theirs.
 func (l *lanes) may(queue string) bool {
-	if l.limits.met(queue) {
+	if l.limits.full(queue) {
 		return false
 	}
 	if p := l.probes.of(queue); p != nil && !p.ready() {
@@ -63,14 +63,14 @@ func (l *lanes) may(queue string) bool {
 	return free >= 0
 }
 
-// bound is Turns.SetLanes.
+// bound enters how many lanes may work a queue.
 func (l *lanes) bound(queue string, b Lanes) {
 	if l.bounds[queue] = b; b == (Lanes{}) {
 		delete(l.bounds, queue)
 	}
 }
 
-// settled is Turns.Settled.
+// settled enters what Turns.Settled says.
 func (l *lanes) settled(queue string, next *Turn) {
 	if next.swapped.IsZero() {
 		return
@@ -86,7 +86,7 @@ func (l *lanes) settled(queue string, next *Turn) {
 	}
 }
 
-// stay is Turns.Stay.
+// stay enters what Turns.Stay says.
 func (l *lanes) stay(queue string, next *Turn) {
 	l.settled(queue, next)
 	l.end(next.Queue)

@@ -58,7 +58,7 @@ func (s *probes) of(queue string) *probe {
 	return nil
 }
 
-// answer is Turns.Answer.
+// answer enters what Turns.Answer says, and returns what that does.
 func (s *probes) answer(turn *Turn, up bool) (probed, changed bool) {
 	p := &s.line.row(turn.Queue).probe
 	switch {

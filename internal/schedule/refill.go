@@ -25,7 +25,7 @@ type refill struct {
 // leastRefill is how many groups a refill reads at least: a round trip is to be worth it.
 const leastRefill = tuning.Rows / tuning.Many
 
-// refills are the scout's.
+// refills makes them, one after the other.
 type refills struct {
 	*reader
 	rhythm

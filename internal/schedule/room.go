@@ -44,7 +44,7 @@ func (s *rooms) look() (all []queueRoom, most int, next refill) {
 	return all, most, next
 }
 
-// walked is Turns.Walked.
+// walked enters what Turns.Walked says.
 func (s *rooms) walked(queue string, complete bool) {
 	r := s.line.row(queue)
 	r.overflowed, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true

@@ -38,14 +38,14 @@ func (l limits) ofGroup(queue string) int {
 	return 0
 }
 
-// met reports whether no lane may try to get a slot of the queue.
-func (l limits) met(queue string) bool {
+// full reports whether no lane may try to get a slot of the queue.
+func (l limits) full(queue string) bool {
 	m := l[queue]
 	return m != nil && m.met && m.tries <= 0
 }
 
-// began enters that so many lanes more work the queue.
-func (l limits) began(queue string, lanes int) {
+// change enters that so many lanes more work the queue, or fewer.
+func (l limits) change(queue string, lanes int) {
 	if m := l[queue]; m != nil && m.met {
 		m.tries -= lanes
 	}

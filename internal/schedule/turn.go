@@ -119,7 +119,7 @@ func (t *Turn) parked(id int64, dueIn time.Duration) bool {
 	return t.state == dueLater && t.head == id && (dueIn == 0 || time.Now().Add(dueIn+slack).After(t.at))
 }
 
-// paid ends what Turns.pay has begun, for a turn that its lane gives back, when the returned function is called: a
+// paid ends what line.pay has begun, for a turn that its lane gives back, when the returned function is called: a
 // share whose group is in line again by then has not been idle.
 func (t *Turn) paid() (end func()) {
 	r, part := t.row, t.lanePart

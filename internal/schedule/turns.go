@@ -179,7 +179,7 @@ func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 	probed, changed = t.lanes.probes.answer(turn, up)
 	if changed && up {
 		t.dispatch()
-	} else if probed {
+	} else if probed && !up {
 		t.parked.earlier.ring()
 	}
 	return probed, changed

@@ -22,8 +22,8 @@ type View struct {
 	refill   refill
 }
 
-// scout says whose rooms a View has, within which time half of those are due that are parked, and how often the scout
-// looks.
+// scout says whose rooms a View has, what is due soon, so that half of the room for parked groups is for it, and how
+// often the scout looks.
 func (t *Turns) scout(queues []string, soon, poll time.Duration) {
 	t.parked.soon, t.poll = soon, poll
 	for _, q := range queues {

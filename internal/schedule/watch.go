@@ -13,7 +13,7 @@ import (
 
 // What the scout watches beside its walks: the groups that others hold, and those who enqueue.
 
-// watching is what the scout keeps of that.
+// watching is what the scout keeps of those groups, and of those who enqueue.
 type watching struct {
 	*reader
 	checked time.Time     // when watched groups were last looked at,

@@ -23,8 +23,8 @@ const (
 	// waits no longer for hooks.
 	Look = 50 * time.Millisecond
 	// Slow is what a walk over all groups takes that is called slow. It is also the first rest of a group about which
-	// the server refuses something, and that of a lane whose statement was canceled: the server may be slow to hear of
-	// that.
+	// the server refuses something, that of a lane whose statement was canceled, for the server may be slow to hear of
+	// that, and the least Silence of a worker.
 	Slow = 100 * time.Millisecond
 	// Wait is how long something waits for what is nice to have: a connection for a mark, a polite close, a last
 	// notice. It is also the longest rest of what a job waits for, and how long nothing is looked at when there is
