@@ -38,4 +38,6 @@ var fences = []Mutant{
 	plant("token-of-another-transaction", "a handler that ended the transaction gets a token for its own",
 		test("internal/lease", "TestFenceOfAnotherTransaction"),
 		in("internal/lease/sql/fence_claim.sql", " AND g.xmax = pg_current_xact_id()::xid", "")),
+	plant("token-of-a-written-group", "a handler that writes into its Job gets the token of another group",
+		test("fifo", "TestFence"), in("fifo/job.go", "loan.Fence(ctx, j.held)", "loan.Fence(ctx, j.Group())")),
 }
