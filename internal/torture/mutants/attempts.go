@@ -41,7 +41,7 @@ var attempts = []Mutant{
 		in(attemptFile, "is gone when this transaction ends\n		a.lost(lost)\n		return\n",
 			"\n		for _, h := range lost {\n			h.Attempts++\n		}\n")),
 	plant("evidence-of-a-commit", "every earlier claim that ended is taken for a crash, also one that was settled",
-		run(deadly, "I6"),
+		test("internal/lease", "TestWhatIsNotLost"),
 		in(evidenceFile, "(w.job::text::xid8) = 'aborted'", "(w.job::text::xid8) <> 'in progress'"),
 		in(evidenceFile, "(w.grp::text::xid8) = 'aborted'", "(w.grp::text::xid8) <> 'in progress'")),
 	plant("death-behind-a-death", "a claim that dies before it has the head hides the death of the one before it",
