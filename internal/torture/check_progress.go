@@ -8,8 +8,15 @@ import (
 
 const (
 	// startsWithin bounds how long a job may wait whose turn it is. It is generous: lanes are held on purpose, and the
-	// machine is busy.
+	// machine is busy. On a slow one so many groups of a queue may be ready that a round over them takes longer: a wait
+	// is excused if at least fullQueue others had their turns meanwhile, and turnsEach each at most, on average. Where
+	// processes are killed all the time, each new one goes over the groups in an order of its own, and few come to the
+	// end of a round: so it is chance who is served next, and one of thousands waits for that many turns of others.
 	startsWithin = int64(12 * time.Second)
+	fullQueue    = 50
+	turnsEach    = 8
+	// nearby is how far apart jobs become ready at most that wait for the same others.
+	nearby = int64(2 * time.Second)
 	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the
 	// time that a statement takes which a handler has left behind.
 	settledWithin = int64(5 * time.Second)
@@ -51,7 +58,7 @@ func (c *checker) checkProgress() {
 		c.latency[what] = append(c.latency[what], w.took())
 		took := w.took()
 		kept := c.away(w.ready, w.turn.start) + c.ran(w.turn.proc, w.ready, w.turn.start)
-		if took > startsWithin && took-kept > startsWithin {
+		if took > startsWithin && took-kept > startsWithin && !c.fullRound(w) {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
 				"job %d might have begun %v before it did",
 				w.turn.job, time.Duration(took).Round(time.Millisecond))
@@ -69,8 +76,18 @@ func (c *checker) checkProgress() {
 			usual = append(usual, w)
 		}
 	}
-	c.compare("beside a group in trouble", beside, usual, slowMean)
-	c.compare("when they were due", delayed, usual, lateMean)
+	c.compare("beside a group in trouble", beside, c.mean(usual), len(usual), slowMean)
+	var same int64 // what others waited that were ready at the same time
+	for _, w := range delayed {
+		near := slices.DeleteFunc(slices.Clone(usual), func(o *wait) bool {
+			return o.turn.queue != w.turn.queue || max(o.ready-w.ready, w.ready-o.ready) > nearby
+		})
+		if len(near) == 0 {
+			near = usual
+		}
+		same += c.mean(near)
+	}
+	c.compare("when they were due", delayed, same/int64(max(len(delayed), 1)), len(usual), lateMean)
 	c.checkClashes()
 	c.checkSettled()
 }
@@ -98,18 +115,33 @@ func (c *checker) checkClashes() {
 	}
 }
 
-// compare compares the waits of some jobs with those of others.
-func (c *checker) compare(what string, some, others []*wait, slack int64) {
-	if len(some) < fewWaits || len(others) < fewWaits {
+// fullRound reports whether others of the queue had their turns while a job waited: so many groups, and none of them
+// so often, that the job was not passed over.
+func (c *checker) fullRound(w *wait) bool {
+	n, groups := 0, make(map[int32]bool)
+	for _, t := range c.turns {
+		if t.queue == w.turn.queue && t.group != w.turn.group && w.ready < t.start && t.start < w.turn.start {
+			n++
+			groups[t.group] = true
+		}
+	}
+	return len(groups) >= fullQueue && n <= turnsEach*len(groups)
+}
+
+// mean returns how long jobs waited, less the time in which nobody was at work; 0 for none.
+func (c *checker) mean(list []*wait) (sum int64) {
+	for _, w := range list {
+		sum += max(w.took()-c.away(w.ready, w.turn.start), 0)
+	}
+	return sum / int64(max(len(list), 1))
+}
+
+// compare compares the waits of some jobs with the mean of others.
+func (c *checker) compare(what string, some []*wait, usual int64, others int, slack int64) {
+	if len(some) < fewWaits || others < fewWaits {
 		return
 	}
-	mean := func(list []*wait) (sum int64) {
-		for _, w := range list {
-			sum += max(w.took()-c.away(w.ready, w.turn.start), 0)
-		}
-		return sum / int64(len(list))
-	}
-	if is, usual := mean(some), mean(others); is > slowdown*usual+slack {
+	if is := c.mean(some); is > slowdown*usual+slack {
 		t := some[0].turn
 		c.broken("I12", t.start, t.group, []int64{t.job}, "%d jobs waited %v on average %s, others %v",
 			len(some), time.Duration(is).Round(time.Millisecond), what, time.Duration(usual).Round(time.Millisecond))

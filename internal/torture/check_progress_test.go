@@ -10,6 +10,16 @@ func (b *book) many(from, count, wait int64) *book {
 	return b
 }
 
+// waitsBeside has a job that waits while so many groups have so many turns each, one every few milliseconds.
+func (b *book) waitsBeside(groups, turns, each int64) {
+	b.send(9999, 9999, 2000, resOK)
+	for n := range groups * turns {
+		group := 20 * (1 + int32(n%groups))
+		b.send(10+n, 10+n, group, resOK).later(each).done(0, 10+n, group, 1)
+	}
+	b.done(0, 9999, 2000, 1)
+}
+
 // delayed has jobs that were delayed, and begin so many milliseconds later.
 func (b *book) delayed(late int64) {
 	for id := int64(100); id < 130; id++ {
@@ -45,6 +55,9 @@ func TestBrokenProgressHistories(t *testing.T) {
 		"a job waits for long beside a short stall": {"I12", func(b *book) {
 			b.send(10, 10, 1, resOK).later(5000).event(0, evStall, 0, 0, 0, 500*ms, "-").later(8000).done(0, 10, 1, 1)
 		}},
+		"a job waits while many others have a turn each": {"", func(b *book) { b.waitsBeside(60, 1, 220) }},
+		"a job waits while many others have many turns":  {"I12", func(b *book) { b.waitsBeside(60, 9, 25) }},
+		"a job waits while few others have a turn each":  {"I12", func(b *book) { b.waitsBeside(40, 1, 330) }},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
