@@ -34,6 +34,28 @@ func testStrandedConnections(t *testing.T, by lease) {
 	ready(t, w)
 }
 
+// So is one on which a handler asks for its transaction, or a job waits to be settled.
+func TestStrandedBeforeATransaction(t *testing.T) { overLeases(t, testStrandedBeforeATransaction) }
+
+func testStrandedBeforeATransaction(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	r := b.road()
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		_, err := job.Tx(ctx)
+		return err
+	}, hasty, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }))
+		w.Concurrency = 1
+	})
+	b.run(w)
+	b.send("g", nil)
+	b.drained()
+	r.proxy.Drop(netfault.ToServer, true)
+	r.open() // for new ones
+	b.send("g", nil)
+	b.drained()
+}
+
 // What waits for a lock is not stranded, however long that takes, also if nobody may know what the session does.
 func TestLockedIsNotStranded(t *testing.T) {
 	pgtest.OverEach(t, []string{"on", "off"}, testLockedIsNotStranded)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,8 @@ type Borrower struct {
 	session *session // of the present hold, or the next one
 	closed  atomic.Bool
 
-	lane atomic.Pointer[Lane] // nil: none is borrowed; it is set under mu
+	lane   atomic.Pointer[Lane] // nil: none is borrowed; it is set under mu
+	taking atomic.Pointer[Lane] // takes what is held, to be borrowed then; or nil
 
 	mu     sync.Mutex // what is below; held while a lane is borrowed
 	hold   *Hold
@@ -254,7 +256,7 @@ func (b *Borrower) HungUp() bool {
 
 // Abandon is Close, and cuts the connection that is borrowed, if one is.
 func (b *Borrower) Abandon() {
-	if lane := b.lane.Load(); lane != nil {
+	if lane := b.Lane(); lane != nil {
 		lane.Abandon()
 	}
 	b.closed.Store(true)
@@ -263,6 +265,6 @@ func (b *Borrower) Abandon() {
 // Missed is Lane.Missed. It is never NextLocked: a session has a group alone.
 func (b *Borrower) Missed() Miss { return b.missed }
 
-// Lane returns the lane that is borrowed, which needs heartbeats while a handler runs; or nil. The session has its own
-// heartbeats, and bounds its waits.
-func (b *Borrower) Lane() *Lane { return b.lane.Load() }
+// Lane returns the lane that is borrowed, which needs heartbeats while a handler runs, or is about to be; or nil. The
+// session has its own heartbeats, and bounds its waits.
+func (b *Borrower) Lane() *Lane { return cmp.Or(b.lane.Load(), b.taking.Load()) }

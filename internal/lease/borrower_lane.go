@@ -45,7 +45,10 @@ func (b *Borrower) laneWith(
 		if lane, err = b.keeper.Lanes.either(ctx, or, waits); err != nil {
 			return nil, err
 		}
-		if err = lane.take(ctx, hold, loan, wait); err == nil {
+		b.taking.Store(lane) // others cut it off if its connection turns out to lead nowhere
+		err = lane.take(ctx, hold, loan, wait)
+		b.taking.Store(nil)
+		if err == nil {
 			return lane, nil
 		}
 		lane.of.put(lane)
