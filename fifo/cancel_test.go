@@ -211,13 +211,18 @@ func TestCancelIsOfItsPause(t *testing.T) {
 		late := e.next()
 		b.resumes(s)
 		b.send("g", nil)
-		b.run(b.worker(h.handle))
+		asked := &pgtest.Tracer{Having: "-- Answers whether a queue or a group is paused"}
+		b.run(b.worker(h.handle, func(w *fifo.Worker) {
+			w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = asked }))
+		}))
 		receive(t, h.started, "the handler")
 		b.listening()
 		require.NoError(t, pausing(b.q.Pause(t.Context(), "")))
 		require.NoError(t, pausing(b.q.Group("g").Pause(t.Context(), "")))
-		b.exec("SELECT pg_notify('pgfifo', $1)", late)
-		b.ruled()
+		for n := range 2 { // the second time, the first answer has been heard
+			b.exec("SELECT pg_notify('pgfifo', $1)", late)
+			await(t, "the worker to ask", func() bool { return asked.Queries.Load() > int64(n) })
+		}
 		require.Empty(t, h.causes)
 		close(h.release)
 		await(t, "the end of the job", func() bool { return b.count("jobs") == 0 })
