@@ -8,13 +8,12 @@ import (
 
 const (
 	// startsWithin bounds how long a job may wait whose turn it is. It is generous: lanes are held on purpose, and the
-	// machine is busy. On a slow one so many groups of a queue may be ready that a round over them takes longer: a wait
-	// is excused if at least fullQueue others had their turns meanwhile, and turnsEach each at most, on average. Where
-	// processes are killed all the time, each new one goes over the groups in an order of its own, and few come to the
-	// end of a round: so it is chance who is served next, and one of thousands waits for that many turns of others.
+	// machine is busy. On a slow one so many groups of a queue may be ready that a round over them takes longer. So a
+	// job may wait unlucky times as long as others of its queue do meanwhile, on average. Where processes are killed
+	// all the time, each new one goes over the groups in an order of its own, and few come to the end of a round: it is
+	// chance who is served next, and one of thousands waits that long.
 	startsWithin = int64(12 * time.Second)
-	fullQueue    = 50
-	turnsEach    = 8
+	unlucky      = 8
 	// nearby is how far apart jobs become ready at most that wait for the same others.
 	nearby = int64(2 * time.Second)
 	// settledWithin bounds how long it may take until it is recorded what became of an attempt. It is well below the
@@ -58,7 +57,7 @@ func (c *checker) checkProgress() {
 		c.latency[what] = append(c.latency[what], w.took())
 		took := w.took()
 		kept := c.away(w.ready, w.turn.start) + c.ran(w.turn.proc, w.ready, w.turn.start)
-		if took > startsWithin && took-kept > startsWithin && !c.fullRound(w) {
+		if took > startsWithin && took-kept > startsWithin && took-kept > unlucky*c.meanwhile(waits, w) {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
 				"job %d might have begun %v before it did",
 				w.turn.job, time.Duration(took).Round(time.Millisecond))
@@ -115,17 +114,21 @@ func (c *checker) checkClashes() {
 	}
 }
 
-// fullRound reports whether others of the queue had their turns while a job waited: so many groups, and none of them
-// so often, that the job was not passed over.
-func (c *checker) fullRound(w *wait) bool {
-	n, groups := 0, make(map[int32]bool)
-	for _, t := range c.turns {
-		if t.queue == w.turn.queue && t.group != w.turn.group && w.ready < t.start && t.start < w.turn.start {
-			n++
-			groups[t.group] = true
+// meanwhile returns how long others of its queue waited on average that waited at some time while a job did; 0 if these
+// are too few to tell.
+func (c *checker) meanwhile(waits []wait, w *wait) int64 {
+	var others []*wait
+	for i := range waits {
+		o := &waits[i]
+		if o.turn.queue == w.turn.queue && o.turn.group != w.turn.group &&
+			w.ready < o.turn.start && o.ready < w.turn.start {
+			others = append(others, o)
 		}
 	}
-	return len(groups) >= fullQueue && n <= turnsEach*len(groups)
+	if len(others) < fewWaits {
+		return 0
+	}
+	return c.mean(others)
 }
 
 // mean returns how long jobs waited, less the time in which nobody was at work; 0 for none.

@@ -10,14 +10,23 @@ func (b *book) many(from, count, wait int64) *book {
 	return b
 }
 
-// waitsBeside has a job that waits while so many groups have so many turns each, one every few milliseconds.
-func (b *book) waitsBeside(groups, turns, each int64) {
-	b.send(9999, 9999, 2000, resOK)
-	for n := range groups * turns {
-		group := 20 * (1 + int32(n%groups))
-		b.send(10+n, 10+n, group, resOK).later(each).done(0, 10+n, group, 1)
+// waitsBeside has a job that waits while so many others start, one every few milliseconds: together, if all were sent
+// before the first one starts, and so wait as well.
+func (b *book) waitsBeside(others, each int64, together bool) {
+	group := func(n int64) int32 { return 20 * int32(1+n) } // they are all of one queue
+	b.send(9999, 9999, group(others), resOK)
+	for n := range others {
+		if together {
+			b.send(10+n, 10+n, group(n), resOK)
+		}
 	}
-	b.done(0, 9999, 2000, 1)
+	for n := range others {
+		if !together {
+			b.send(10+n, 10+n, group(n), resOK)
+		}
+		b.later(each).done(0, 10+n, group(n), 1)
+	}
+	b.done(0, 9999, group(others), 1)
 }
 
 // delayed has jobs that were delayed, and begin so many milliseconds later.
@@ -55,9 +64,9 @@ func TestBrokenProgressHistories(t *testing.T) {
 		"a job waits for long beside a short stall": {"I12", func(b *book) {
 			b.send(10, 10, 1, resOK).later(5000).event(0, evStall, 0, 0, 0, 500*ms, "-").later(8000).done(0, 10, 1, 1)
 		}},
-		"a job waits while many others have a turn each": {"", func(b *book) { b.waitsBeside(60, 1, 220) }},
-		"a job waits while many others have many turns":  {"I12", func(b *book) { b.waitsBeside(60, 9, 25) }},
-		"a job waits while few others have a turn each":  {"I12", func(b *book) { b.waitsBeside(40, 1, 330) }},
+		"a job waits behind many others that wait, too": {"", func(b *book) { b.waitsBeside(60, 220, true) }},
+		"a job waits beside others that do not":         {"I12", func(b *book) { b.waitsBeside(60, 220, false) }},
+		"a job waits behind few others":                 {"I12", func(b *book) { b.waitsBeside(15, 880, true) }},
 		"a job waits because it is delayed": {"", func(b *book) {
 			b.send(10, 10, 1, resOK)
 			b.enqueues[len(b.enqueues)-1].delay = 13_000 * ms
