@@ -237,7 +237,12 @@ func TestBeginsWithoutItsMark(t *testing.T) {
 			return nil
 		}
 		return h.handle(ctx, job)
-	}, oneLane, func(w *fifo.Worker) { w.Silence = 3 * time.Second }))
+	}, oneLane, func(w *fifo.Worker) {
+		w.Silence = 3 * time.Second
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.RuntimeParams["lock_timeout"] = "0" // whatever the server's is
+		}))
+	}))
 	b.drained() // its statements are prepared
 	lock := b.beginWith("LOCK TABLE pgfifo.attempt_marks IN EXCLUSIVE MODE")
 	b.send("g", nil)
