@@ -51,17 +51,13 @@ type Dialer struct {
 }
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
-func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) {
-	l, err := d.connect(ctx, d.direct(), false)
-	if err != nil {
-		return nil, err
-	}
-	return l.Conn(), nil
-}
+func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) { return d.plain(ctx, d.direct()) }
 
 // ConnectPooled is Connect where the connections of the Pool lead to, whatever Direct says.
-func (d *Dialer) ConnectPooled(ctx context.Context) (*pgx.Conn, error) {
-	l, err := d.connect(ctx, d.Pool, false)
+func (d *Dialer) ConnectPooled(ctx context.Context) (*pgx.Conn, error) { return d.plain(ctx, d.Pool) }
+
+func (d *Dialer) plain(ctx context.Context, to *pgxpool.Config) (*pgx.Conn, error) {
+	l, err := d.connect(ctx, to, false)
 	if err != nil {
 		return nil, err
 	}
