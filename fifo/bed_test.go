@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,8 @@ type bed struct {
 	client *fifo.Client
 	q      fifo.Scope // queue q
 	ledger *ledger
-	by     lease // of queue q
+	log    *logFile // of its clients
+	by     lease    // of queue q
 }
 
 // newBed has the test run beside others.
@@ -45,17 +47,27 @@ func bedOn(t *testing.T, url string, adjust ...func(*fifo.Config)) *bed {
 
 func bedWith(t *testing.T, url string, pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *bed {
 	t.Helper()
-	b := &bed{t: t, url: url, pool: pool, ledger: newLedger()}
+	b := &bed{t: t, url: url, pool: pool, ledger: newLedger(), log: &logFile{}}
+	t.Cleanup(b.tellLog)
 	b.client = b.open(b.pool, adjust...)
 	b.q = b.client.Queue("q")
 	t.Cleanup(b.audit)
 	return b
 }
 
+// tellLog shows what clients and workers have logged, if the test has failed.
+func (b *bed) tellLog() {
+	if b.t.Failed() {
+		b.t.Log(strings.Join(b.log.lines(""), ""))
+	}
+}
+
 // open returns another client of the same database and ledger.
 func (b *bed) open(pool *pgxpool.Pool, adjust ...func(*fifo.Config)) *fifo.Client {
 	b.t.Helper()
-	cfg := fifo.Config{Logger: slog.New(slog.DiscardHandler), Hooks: []fifo.Hooks{{Settled: b.ledger.settle}}}
+	cfg := fifo.Config{
+		Logger: slog.New(slog.NewTextHandler(b.log, nil)), Hooks: []fifo.Hooks{{Settled: b.ledger.settle}},
+	}
 	for _, f := range adjust {
 		f(&cfg)
 	}

@@ -163,7 +163,7 @@ func TestShare(t *testing.T) {
 
 // A Share that panics, or ends its goroutine, makes its groups those of share "", and harms nothing else.
 func TestShareThatPanics(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	b.sendMany("q", 30, 1)
 	run := b.run(b.each(fifo.Queue{Share: func(group string) string {
 		switch {
@@ -177,7 +177,7 @@ func TestShareThatPanics(t *testing.T) {
 	b.drained()
 	b.sendAll(fifo.Message{Queue: "q", GroupID: "late 3"}, fifo.Message{Queue: "q", GroupID: "late 7"})
 	run.finish()
-	require.Len(t, log.lines("Share panicked"), 1)
+	require.Len(t, b.log.lines("Share panicked"), 1)
 }
 
 func TestInvalidWeights(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -43,18 +42,9 @@ func (l *logFile) lines(with string) (found []string) {
 	return found
 }
 
-func (l *logFile) set(cfg *fifo.Config) { cfg.Logger = slog.New(slog.NewTextHandler(l, nil)) }
-
-// heard returns a bed and its log.
-func heard(t *testing.T) (*bed, *logFile) {
-	t.Helper()
-	log := &logFile{}
-	return newBed(t, log.set), log
-}
-
 // Whoever has not set anything hears of failures, and of no payload.
 func TestFailuresAreHeard(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	id := b.send("g", "a secret")[0]
 	b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
 		switch job.Attempt() {
@@ -71,13 +61,13 @@ func TestFailuresAreHeard(t *testing.T) {
 		"second failure": "level=ERROR msg=\"pgfifo: attempt failed\" " + job + "attempt=2 ",
 		"third failure":  "level=ERROR msg=\"pgfifo: dead letter\" " + job + "attempt=3 ",
 	} {
-		lines := log.lines(what)
+		lines := b.log.lines(what)
 		require.Len(t, lines, 1)
 		require.Contains(t, lines[0], want)
 	}
-	require.Less(t, len(log.lines("first failure")[0]), 5<<10, "no more than the row has")
-	require.Contains(t, log.lines("second failure")[0], "teller_test.go")
-	require.Empty(t, log.lines("secret"))
+	require.Less(t, len(b.log.lines("first failure")[0]), 5<<10, "no more than the row has")
+	require.Contains(t, b.log.lines("second failure")[0], "teller_test.go")
+	require.Empty(t, b.log.lines("secret"))
 }
 
 // told returns how many failures the log has told of, and how many of those it only counts.
@@ -113,16 +103,16 @@ func (b *bed) burst(n, dead int) fifo.Handler {
 // Where everything fails, the log does not grow with it, and says how much it does not say, also when nothing fails
 // afterwards. Dead letters are told of beside any number of retries.
 func TestFailuresAreToldSoManyASecond(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	const n, dead = 100, 5
 	w := b.worker(b.burst(n, dead))
 	r := b.run(w)
 	await(t, "all to fail", func() bool { return w.Stats().Retried == n && w.Stats().Buried == dead })
 	await(t, "all to be counted", func() bool {
-		told, withheld := log.told(t, "WARN", "attempt failed")
+		told, withheld := b.log.told(t, "WARN", "attempt failed")
 		return told == n && withheld > 0
 	})
-	await(t, "the dead letters", func() bool { return len(log.lines("dead letter")) == dead })
+	await(t, "the dead letters", func() bool { return len(b.log.lines("dead letter")) == dead })
 	require.Empty(t, w.Stats().Probed, "ordinary errors do not open the breaker")
 	require.NoError(t, r.stop())
 	require.NoError(t, second(b.q.Purge(t.Context())))
@@ -130,7 +120,7 @@ func TestFailuresAreToldSoManyASecond(t *testing.T) {
 
 // The queues of both leases are one Run's.
 func TestFailuresOfBothLeasesAreToldTogether(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	require.NoError(t, b.client.Queue("kept").Configure(t.Context(), fifo.Settings{SessionLease: true}))
 	const n = tuning.Many
 	fails := func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errOnPurpose) }
@@ -144,23 +134,23 @@ func TestFailuresOfBothLeasesAreToldTogether(t *testing.T) {
 	await(t, "all to fail", func() bool { return w.Stats().Buried == 2*n })
 	seconds := 1 + int(time.Since(begin)/time.Second)
 	require.NoError(t, r.stop())
-	told, withheld := log.told(t, "ERROR", "dead letter")
+	told, withheld := b.log.told(t, "ERROR", "dead letter")
 	require.Equal(t, 2*n, told)
 	require.LessOrEqual(t, told-withheld, n*seconds)
 }
 
 // What is withheld is told of before Run returns.
 func TestFailuresAreToldAtTheEnd(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	const n = 100
 	b.work(b.worker(b.burst(0, n)))
-	told, _ := log.told(t, "ERROR", "dead letter")
+	told, _ := b.log.told(t, "ERROR", "dead letter")
 	require.Equal(t, n, told)
 }
 
 // So it is before RunOne returns, which may find many attempts that were lost.
 func TestLostAttemptsAreToldByRunOne(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	const n = 100
 	h := b.burst(n, 0)
 	b.exec(`INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
@@ -168,28 +158,28 @@ func TestLostAttemptsAreToldByRunOne(t *testing.T) {
 	w := b.worker(h, func(w *fifo.Worker) { w.Retry = waiting(time.Hour) })
 	require.False(t, b.runsOne(w))
 	require.EqualValues(t, n, w.Stats().Lost)
-	told, _ := log.told(t, "WARN", "attempt failed")
+	told, _ := b.log.told(t, "WARN", "attempt failed")
 	require.Equal(t, n, told)
 	require.NoError(t, second(b.q.Purge(t.Context())))
 }
 
 // Foreign keys that refer to jobs or groups are told of, each once.
 func TestReferencesAreTold(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	b.exec(`CREATE TABLE notes (queue text COLLATE "C", group_id text COLLATE "C", job bigint,
 		CONSTRAINT of_a_job FOREIGN KEY (queue, group_id, job) REFERENCES pgfifo.jobs ON DELETE CASCADE)`)
 	b.run(b.worker(nop, func(w *fifo.Worker) { w.SweepInterval = 10 * time.Millisecond }))
-	await(t, "the warning", func() bool { return len(log.lines("table=notes constraint=of_a_job")) == 1 })
+	await(t, "the warning", func() bool { return len(b.log.lines("table=notes constraint=of_a_job")) == 1 })
 	b.exec(`CREATE TABLE later (queue text COLLATE "C", group_id text COLLATE "C",
 		CONSTRAINT of_a_group FOREIGN KEY (queue, group_id) REFERENCES pgfifo.queue_groups)`)
-	await(t, "the second", func() bool { return len(log.lines("table=later constraint=of_a_group")) == 1 })
-	require.Len(t, log.lines("a foreign key refers to the library's tables"), 2, "each is told once")
+	await(t, "the second", func() bool { return len(b.log.lines("table=later constraint=of_a_group")) == 1 })
+	require.Len(t, b.log.lines("a foreign key refers to the library's tables"), 2, "each is told once")
 }
 
 // Jobs in a queue that the worker does not handle are told of once, when they have waited for long. What is held,
 // paused or not due yet is not, nor what the worker handles or what has just come.
 func TestUnhandledQueueIsTold(t *testing.T) {
-	b, log := heard(t)
+	b := newBed(t)
 	const interval = 20 * time.Millisecond
 	b.exec(`INSERT INTO pgfifo.jobs (queue, group_id, payload, enqueued_at, run_at)
 		SELECT queue, group_id, 'secret', now() - interval '1 hour', due FROM (VALUES
@@ -207,29 +197,29 @@ func TestUnhandledQueueIsTold(t *testing.T) {
 	sweeping := func(w *fifo.Worker) { w.SweepInterval = interval }
 	r := b.run(b.worker(nop, sweeping))
 	const what = "a queue that this worker does not handle; another worker may"
-	await(t, "what is old", func() bool { return len(log.lines(what)) == 2 })
-	require.Len(t, log.lines("queue=typo group=a waits=1h0m"), 1)
-	require.Len(t, log.lines("seen=false"), 1)
-	require.Len(t, log.lines("queue=seen group=a waits=1h0m"), 1)
-	require.Len(t, log.lines("seen=true"), 1)
-	for _, line := range log.lines(what) {
+	await(t, "what is old", func() bool { return len(b.log.lines(what)) == 2 })
+	require.Len(t, b.log.lines("queue=typo group=a waits=1h0m"), 1)
+	require.Len(t, b.log.lines("seen=false"), 1)
+	require.Len(t, b.log.lines("queue=seen group=a waits=1h0m"), 1)
+	require.Len(t, b.log.lines("seen=true"), 1)
+	for _, line := range b.log.lines(what) {
 		require.Contains(t, line, "level=WARN")
 	}
 
 	came := time.Now()
 	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('late', 'a', 'secret')")
-	await(t, "what has become old", func() bool { return len(log.lines("queue=late")) == 1 })
+	await(t, "what has become old", func() bool { return len(b.log.lines("queue=late")) == 1 })
 	require.GreaterOrEqual(t, time.Since(came), 10*interval)
 	require.NoError(t, holder.Rollback(t.Context()))
-	await(t, "what was held", func() bool { return len(log.lines("queue=held")) == 1 })
-	require.Empty(t, log.lines("queue=kept"))
+	await(t, "what was held", func() bool { return len(b.log.lines("queue=held")) == 1 })
+	require.Empty(t, b.log.lines("queue=kept"))
 	b.gone(keeper)
-	await(t, "what a session had", func() bool { return len(log.lines("queue=kept")) == 1 })
-	require.Len(t, log.lines(what), 5, "each once")
+	await(t, "what a session had", func() bool { return len(b.log.lines("queue=kept")) == 1 })
+	require.Len(t, b.log.lines(what), 5, "each once")
 	require.NoError(t, r.stop())
 
 	b.run(b.worker(nop, sweeping))
-	await(t, "what is told by the next run", func() bool { return len(log.lines(what)) == 10 })
-	require.Empty(t, log.lines("secret"))
-	require.Empty(t, log.lines("sweep failed"))
+	await(t, "what is told by the next run", func() bool { return len(b.log.lines(what)) == 10 })
+	require.Empty(t, b.log.lines("secret"))
+	require.Empty(t, b.log.lines("sweep failed"))
 }

@@ -132,18 +132,18 @@ func testRefusedRowIsTroubleOfItsGroup(t *testing.T, by lease) {
 // A claim that a lock on a whole table stops, because the role has a lock_timeout, is no trouble of its group's: all
 // groups go on when the lock is gone, and nobody has tried in a circle.
 func TestLockedTableIsNoTrouble(t *testing.T) {
-	b, log := newBed(t), &logFile{}
+	b := newBed(t)
 	w := b.worker(nop, oneLane, func(w *fifo.Worker) {
 		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
 			cfg.ConnConfig.RuntimeParams["lock_timeout"] = "20"
-		}), log.set)
+		}))
 	})
 	b.run(w)
 	b.send("g", nil)
 	b.drained()
 	tx := b.beginWith("LOCK TABLE pgfifo.attempt_marks")
 	b.sendMany("q", 10, 1)
-	await(t, "claims that are stopped", func() bool { return len(log.lines("(SQLSTATE 55P03)")) > 4 })
+	await(t, "claims that are stopped", func() bool { return len(b.log.lines("(SQLSTATE 55P03)")) > 4 })
 	require.NoError(t, tx.Rollback(t.Context()))
 	b.drained()
 	require.Zero(t, w.Stats().Troubles)

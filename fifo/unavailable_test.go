@@ -106,7 +106,7 @@ func TestOutage(t *testing.T) { overLeases(t, testOutage) }
 
 func testOutage(t *testing.T, by lease) {
 	const groups, lanes = 100, 10
-	b, log := heard(t)
+	b := newBed(t)
 	by.on(b, "other")
 	b.sendMany("q", groups, 1)
 	var down atomic.Bool
@@ -145,8 +145,8 @@ func testOutage(t *testing.T, by lease) {
 	require.Zero(t, stats.Retried+stats.Buried+stats.Returned+stats.Unknown)
 	require.Empty(t, stats.Probed)
 	require.Empty(t, b.deadLetters())
-	require.Len(t, log.lines("level=WARN msg=\"pgfifo: queue is unavailable"), 1)
-	require.Len(t, log.lines("level=INFO msg=\"pgfifo: queue is available again"), 1)
+	require.Len(t, b.log.lines("level=WARN msg=\"pgfifo: queue is unavailable"), 1)
+	require.Len(t, b.log.lines("level=INFO msg=\"pgfifo: queue is available again"), 1)
 }
 
 // What a probe says of other things than the downstream, it neither closes the breaker nor delays the next probe.
