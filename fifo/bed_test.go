@@ -153,7 +153,9 @@ func (b *bed) run(w *fifo.Worker) *run {
 	r := &run{bed: b, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(r.ended)
-		r.err = w.Run(ctx)
+		if r.err = w.Run(ctx); r.err != nil {
+			_, _ = fmt.Fprintln(b.log, "Run:", r.err)
+		}
 	}()
 	b.t.Cleanup(func() {
 		select {

@@ -75,7 +75,7 @@ func testLockedIsNotStranded(t *testing.T, tracked string) {
 			cfg.ConnConfig.Tracer = looks
 			cfg.ConnConfig.RuntimeParams["track_activities"] = tracked
 		}))
-		w.Heartbeat, w.Silence, w.PollInterval = 100*time.Millisecond, 400*time.Millisecond, 100*time.Millisecond
+		w.Heartbeat, w.Silence, w.PollInterval = 100*time.Millisecond, time.Second, 100*time.Millisecond
 	})
 	b.run(w)
 	b.send("g", nil)
