@@ -302,6 +302,21 @@ func TestPromotedStandby(t *testing.T) {
 	})
 }
 
+// A copy of a whole server has the names and the identifier of that, and is another one all the same.
+func TestDirectToACopy(t *testing.T) {
+	one := newCluster(t, nil)
+	one.migrate()
+	other := one.copy()
+	require.True(t, query[bool](other, "SELECT pg_promote(true, 60)"))
+	client := fifo.Open(pgtest.Connect(t, one.url(one.port)), nil)
+	defer func() { require.NoError(t, client.Close()) }()
+	direct, err := pgx.ParseConfig(other.url(other.port))
+	require.NoError(t, err)
+	w := &fifo.Worker{Client: client, Direct: direct}
+	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
+	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrInvalidWorker)
+}
+
 // refusesStandby requires that no worker begins on a standby.
 func (s *site) refusesStandby(url string) {
 	s.Helper()

@@ -52,7 +52,7 @@ type openTx struct {
 }
 
 // openFor is how long a transaction is asked about: much longer than any should be open. After that, workers find what
-// it has done at their next poll.
+// it has done at their next poll. No poll finds a Cancel, so about one with a Cancel it is asked until it ends.
 const openFor = 60 * tuning.Long
 
 func (a *announcer) init(c *Client) {
@@ -86,20 +86,22 @@ func (a *announcer) say(add func(hints)) {
 }
 
 // sayLater has add tell what is to be announced once the transaction has committed. If too many are open, polling finds
-// what it did.
+// what it did, unless that is a Cancel.
 func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	tx := a.open[xid]
-	if tx == nil && len(a.open) >= tuning.Known || !a.start() {
+	if !a.start() {
 		return
 	}
+	tx := a.open[xid]
 	if tx == nil {
 		now := time.Now()
 		tx = &openTx{hints: make(hints), conn: conn, since: now, next: now.Add(tuning.Gap)}
-		a.open[xid] = tx
 	}
 	add(tx.hints)
+	if len(a.open) < tuning.Known || tx.hints.canceled() {
+		a.open[xid] = tx
+	}
 }
 
 // on returns the transactions on a connection, since a time, that there is something to tell of. An older one may be
@@ -238,7 +240,7 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 	for xid, tx := range a.open {
 		age := now.Sub(tx.since)
 		switch {
-		case age > openFor:
+		case age > openFor && !tx.hints.canceled():
 			delete(a.open, xid)
 		case all || !tx.next.After(now):
 			tx.next = now.Add(min(max(tuning.Gap, 4*a.took, age/16), tuning.Wait))

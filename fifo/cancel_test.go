@@ -93,7 +93,7 @@ func (b *bed) ruled() {
 	await(b.t, "the worker to hear of it", func() bool {
 		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND state = 'idle'
-			  AND query LIKE '-- Answers whether a queue or a group is paused%')`)
+			  AND query LIKE '-- Answers whether there is a pause of a queue or a group%')`)
 	})
 }
 
@@ -211,7 +211,7 @@ func TestCancelIsOfItsPause(t *testing.T) {
 		late := e.next()
 		b.resumes(s)
 		b.send("g", nil)
-		asked := &pgtest.Tracer{Having: "-- Answers whether a queue or a group is paused"}
+		asked := &pgtest.Tracer{Having: "-- Answers whether there is a pause of a queue or a group"}
 		b.run(b.worker(h.handle, func(w *fifo.Worker) {
 			w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = asked }))
 		}))
@@ -226,6 +226,37 @@ func TestCancelIsOfItsPause(t *testing.T) {
 		require.Empty(t, h.causes)
 		close(h.release)
 		await(t, "the end of the job", func() bool { return b.count("jobs") == 0 })
+	})
+}
+
+// The pause that it finds may be younger: of an operator for whose transaction it has waited, or of a clock that was set
+// back.
+func TestCancelFindsAYoungerPause(t *testing.T) {
+	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, waits bool) {
+		b, h := newBed(t), newBlocking()
+		g := b.q.Group("g")
+		b.send("g", nil)
+		b.run(b.worker(h.handle))
+		receive(t, h.started, "the handler")
+		b.listening()
+		require.NoError(t, pausing(g.Pause(t.Context(), "")))
+		tx := b.beginWith("UPDATE pgfifo.pauses SET paused_at = statement_timestamp() + interval '1 hour'")
+		if waits {
+			require.NoError(t, second(g.InPgx(tx).Resume(t.Context())))
+		} else {
+			require.NoError(t, tx.Commit(t.Context()))
+		}
+		canceled := beside(func() error { return pausing(g.Cancel(t.Context(), "")) })
+		if waits {
+			await(t, "Cancel to wait", func() bool { return b.waiting("-- Pauses a group") })
+			require.NoError(t, pausing(g.InPgx(tx).Pause(t.Context(), "")))
+			require.NoError(t, tx.Commit(t.Context()))
+		}
+		require.NoError(t, receive(t, canceled, "Cancel"))
+		require.ErrorIs(t, receive(t, h.causes, "the end of the handler's context"), fifo.ErrCanceled)
+		close(h.release)
+		b.resumes(g)
+		b.drained()
 	})
 }
 

@@ -2,18 +2,17 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// databaseSQL tells a database from all others, of the same server and of any other.
+// databaseSQL tells a database from all others: by its name from those of the same server, and by when its server has
+// started from those of other servers, also of a copy.
 const databaseSQL = `SELECT pg_catalog.current_database()::text,
-	(SELECT system_identifier::text FROM pg_catalog.pg_control_system())`
+	extract(epoch FROM pg_catalog.pg_postmaster_start_time())::text`
 
 // checkDirect returns ErrInvalidWorker if a worker's Direct leads to another database than the Client's pool: jobs
 // would be worked in one, and marked in the other. It dials both, since the application may have all of the pool.
@@ -26,9 +25,7 @@ func checkDirect(ctx context.Context, d *lease.Dialer) error {
 	if err == nil {
 		err = identify(ctx, d.ConnectPooled, &pooled)
 	}
-	switch pgErr := new(pgconn.PgError); {
-	case errors.As(err, &pgErr) && pgErr.Code == "42501": // the server does not say
-		return nil
+	switch {
 	case err != nil:
 		return dialed(err, 1, 1)
 	case direct != pooled:

@@ -68,8 +68,8 @@ func (h *holding) have(hold *lease.Hold) {
 	}
 }
 
-// A ruling is what the database says of a group, or with an empty group id of a queue, that an operator may have
-// canceled: whether it is paused, and the token of the group's last claim by a session.
+// A ruling is the database's answer about a group (or a queue, if the group id is empty) that an operator may have
+// canceled: is it paused, and what was the token of the group's last claim by a session?
 type ruling struct {
 	key    groups.Key
 	asked  time.Time // before the database was

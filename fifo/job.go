@@ -187,7 +187,7 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 // ends: that is one round trip, which waits for no lock.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
-// they would run in its transaction.
+// they would run in its transaction. What is written on it between two transactions of a job is undone with the second.
 func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	return lent(j, func(loan *lease.Loan) (pgx.Tx, error) { return loan.PgxTx(ctx) })
 }

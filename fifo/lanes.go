@@ -47,7 +47,7 @@ func (l *laneBounds) change(queue string, minLanes, maxLanes int) error {
 	return nil
 }
 
-// fit is check, before anything is dialed.
+// fit is check, before a crew dials.
 func (l *laneBounds) fit(set settings) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

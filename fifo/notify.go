@@ -14,7 +14,7 @@ type notice struct {
 	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
 	Urgent bool        `json:"u,omitempty"` // there are jobs with a priority among them
 	Cancel bool        `json:"c,omitempty"` // what runs there, or in all of the queue, and nothing else
-	Paused int64       `json:"p,omitempty"` // and when: see hints.cancel
+	Paused int64       `json:"p,omitempty"` // since when: see hints.cancel
 }
 
 type groupHint struct {
@@ -46,7 +46,7 @@ type hint struct {
 	all    bool             // it may be any group
 	back   bool
 	urgent bool
-	cancel map[string]int64 // when groups were canceled; "": the queue
+	cancel map[string]int64 // since when groups are paused that were canceled; "": the queue
 }
 
 func (h hints) of(queue string) *hint {
@@ -61,8 +61,8 @@ func (h hints) of(queue string) *hint {
 // addQueue tells of all groups of a queue.
 func (h hints) addQueue(queue string) { h.of(queue).all = true }
 
-// cancel tells that what runs in a group, or for "" in the queue, was canceled at this time of the server's, in
-// microseconds: nobody obeys that who finds it paused since a later one. 0: the group was taken from its session.
+// cancel tells that what runs in a group, or for "" in the queue, was canceled by a pause that began at this time, in
+// microseconds. A worker obeys if that pause is still there. 0: the group was taken from its session.
 func (h hints) cancel(queue, group string, at int64) {
 	q := h.of(queue)
 	if q.cancel == nil {
@@ -78,6 +78,16 @@ func (h hints) addCancels(more hints) {
 			h.cancel(queue, group, at)
 		}
 	}
+}
+
+// canceled reports whether there is a Cancel among them.
+func (h hints) canceled() bool {
+	for _, q := range h {
+		if len(q.cancel) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func (h hints) add(queue, group string, id int64, back bool) {

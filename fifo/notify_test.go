@@ -79,5 +79,12 @@ func TestOpenTransactionsAreBounded(t *testing.T) {
 	old.since = old.since.Add(-openFor)
 	require.Len(t, a.due(old.since.Add(openFor+1), true), tuning.Known-3)
 	require.NotContains(t, a.open, int64(2))
+	for xid := range int64(tuning.Known + 10) {
+		enqueued(xid, xid)
+	}
+	a.sayLater(-1, nil, func(h hints) { h.cancel("q", "g", 1) })
+	require.Len(t, a.open, tuning.Known+1, "no poll finds a Cancel")
+	a.open[-1].since = old.since
+	require.Contains(t, a.due(old.since.Add(openFor+1), true), int64(-1))
 	a.close()
 }

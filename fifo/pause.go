@@ -49,7 +49,7 @@ func (s Scope) Pause(ctx context.Context, reason string) (was bool, jobs int, er
 // A pausing is what Pause has done.
 type pausing struct {
 	was     bool
-	xid, at int64 // at is the server's time, in microseconds
+	xid, at int64 // at is when the pause began, in microseconds
 	jobs    int
 }
 
@@ -74,9 +74,8 @@ func checkReason(reason string) error {
 // Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays
 // paused: resuming a queue does not resume its paused groups, nor the other way round. A job that has blocked the group
 // (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
-// committed. Those that hear no notifications notice at their next poll. Each Resume that undoes a
-// pause has every worker of the schema look at all groups of its queues once, which takes seconds of a core for a
-// million of them.
+// committed. Those that hear no notifications notice at their next poll. Each Resume that undoes a pause has every
+// worker of the schema look at all groups of its queues once, which takes seconds of a core for a million of them.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
 	xid, err := s.alter(ctx, "resume", statement("resume"), s.queue, s.group)
 	if err != nil || xid == 0 {

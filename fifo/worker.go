@@ -27,8 +27,8 @@ type Worker struct {
 	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
 	// pool's connections stay free for the application. The worker's own settings are made after AfterConnect, and win
-	// over it. Defaults to 10. Of queues with Settings.SessionLease it is how
-	// many jobs may have a transaction at once, and SessionConcurrency is how many run.
+	// over it. Defaults to 10. Of queues with Settings.SessionLease it is how many jobs may have a transaction at once,
+	// and SessionConcurrency is how many run.
 	Concurrency int
 	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. One
 	// connection holds their groups. Concurrency more are for their transactions: a handler has one from the first call
@@ -103,9 +103,9 @@ type Worker struct {
 	// Besides, it looks for queues that it does not handle, of which nobody may know: a name with a typo. If the job at
 	// the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is
 	// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other
-	// workers handle. If "seen" is false in the log, none that handles the queue has looked at the group
-	// yet; if it is true, those that do may be late, or gone. The first group is the one whose id sorts first; the
-	// others are not looked at.
+	// workers handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is
+	// true, those that do may be late, or gone. The first group is the one whose id sorts first; the others are not
+	// looked at.
 	SweepInterval time.Duration
 	// GroupIdle is how old a group's row must be for a sweep to collect it when the group has no jobs. Defaults to 10
 	// minutes; not negative.
@@ -198,6 +198,8 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, fmt.Errorf("%w: GroupIdle %v is negative", ErrInvalidWorker, s.groupIdle)
 	case badName != nil:
 		return s, badName
+	case w.Direct != nil && w.Direct.RuntimeParams == nil:
+		return s, fmt.Errorf("%w: Direct was not made by pgx.ParseConfig", ErrInvalidWorker)
 	}
 	for _, k := range kinds {
 		if n := k.lanes(w); n < 0 {
