@@ -9,17 +9,18 @@ import (
 // there, with ErrCanceled as the cause. If a handler returns an error then, even a DeadLetter, its job is given back
 // and no attempt is counted, unless its context had ended before: it runs again after Resume. In a batch of several
 // groups a Handler's error gives back the jobs of its group, and a BatchHandler's all jobs of the batch, or those that
-// a BatchError stops. To be rid of a job, Delete or Bury it when it is not held any more, and Resume then. A handler
-// that returns nil has succeeded.
+// a BatchError stops. To be rid of a job, call Delete or Bury again while it returns ErrJobHeld, and Resume then. A
+// handler that returns nil has succeeded.
 //
 // Workers are told, at once or when the caller's transaction has committed. Cancel does not wait for them, and returns
-// what Pause returns: Groups tells what still runs. A worker that hears no notifications (RunOne, or with
-// Config.PollOnly of its own Client or of s's) hears of no Cancel, and one that was not listening just then misses it.
-// So do all if s's Client could not tell them until it was closed. Call it again while something runs. A worker that
-// hears of it asks whether the pause is still there: if somebody has resumed before, the handlers go on. If the
-// caller's transaction commits, a Cancel that ROLLBACK TO SAVEPOINT has undone there, or the failure of the attempt in
-// whose transaction it was made, is told as well: it ends what runs where there was a pause before. Nobody can end a
-// handler that ignores its context: see Terminate and Worker.AbandonAfter.
+// what Pause returns. Groups with Held lists the groups whose heads still run; WhyJob tells of a job behind a head. A
+// worker that hears no notifications (RunOne, or with Config.PollOnly of its own Client or of s's) hears of no Cancel,
+// and one that was not listening just then misses it. So do all if s's Client could not tell them until it was closed.
+// Call it again while something runs. A worker that hears of it asks whether the pause is still there: if somebody has
+// resumed before, the handlers go on. If the caller's transaction commits, a Cancel that ROLLBACK TO SAVEPOINT has
+// undone there, or the failure of the attempt in whose transaction it was made, is told as well: it ends what runs
+// where there was a pause before. Nobody can end a handler that ignores its context: see Terminate and
+// Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	p, err := s.pause(ctx, "cancel", reason)
 	if err == nil {

@@ -229,8 +229,8 @@ func TestCancelIsOfItsPause(t *testing.T) {
 	})
 }
 
-// The pause that it finds may be younger: of an operator for whose transaction it has waited, or of a clock that was set
-// back.
+// The pause that it finds may be younger: of an operator for whose transaction it has waited, or of a clock that was
+// set back.
 func TestCancelFindsAYoungerPause(t *testing.T) {
 	pgtest.OverEach(t, []bool{false, true}, func(t *testing.T, waits bool) {
 		b, h := newBed(t), newBlocking()

@@ -13,9 +13,10 @@ import (
 type conclusion struct{ *attempt }
 
 // conclude says what became of an attempt whose step is done; tell has hooks, counters and the log told, unless it is
-// nil. If the step failed but the server is there, what failed is the handler's doing (it ended the transaction, or a
-// deferred constraint stopped the commit) or that of the group's rows (a trigger of the user's): that is recorded as a
-// failed attempt, and conclude reports recorded.
+// nil. It may be called again if a hook has ended its goroutine: it goes on behind that hook. If the step failed but
+// the server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped
+// the commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and conclude
+// reports recorded.
 func conclude(ctx context.Context, a *attempt, settled bool, err error) (recorded bool, tell func()) {
 	c := conclusion{a}
 	if len(a.results) == 0 {

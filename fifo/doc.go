@@ -65,7 +65,7 @@
 //     nor fails because of one.
 //   - No waiting. An enqueue never waits for a running job, whatever that job does. (One with a DedupID waits for
 //     transactions that have enqueued the same, and with Config.CommitOrder an enqueue waits for those that have
-//     enqueued to its groups. A handler's may be one.)
+//     enqueued to its groups. Such a transaction may be that of a running job.)
 //
 // # The life of a job
 //
@@ -108,7 +108,8 @@
 //
 // # Silence
 //
-// The groups of a worker that dies are free at once. Worker.Heartbeat, Silence and ServerSilence bound how long one
+// The groups of a worker that dies are free at once. The defaults are good, also for slow handlers, unless you need the
+// groups of a frozen worker in less than 30 seconds. Worker.Heartbeat, Silence and ServerSilence bound how long one
 // that says nothing keeps them, and how soon its handlers learn of it. Silence is the worker's patience with the
 // server, ServerSilence the server's with the worker. For these bounds a worker makes settings on its own sessions,
 // which any role may. This is what they give:
@@ -217,7 +218,7 @@
 //
 // What is promised above is promised of both leases. These things differ:
 //
-//   - A session that is lost is lost for all jobs of its process. Their contexts end with ErrLost, an attempt of each
+//   - If the session is lost, so are all jobs of its process. Their contexts end with ErrLost, an attempt of each
 //     is counted, and others begin them again at once. With the default lease that is one job, or one batch.
 //   - From Job.Tx on, a transaction is open and a connection is taken, as with the default lease: do the slow part
 //     before. The call waits if all connections are taken. A handler that asks for no transaction needs none; such
@@ -323,12 +324,12 @@
 //
 // # Tests of handlers
 //
-// A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx returns ErrNoJob. What it
-// decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says. With a database,
-// give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it returns false.
-// It works one job, also of a queue with batches, and passes over jobs that wait for their time: RetryNow makes one
-// due, and Backoff(0, 0) is a Retry without waits. Test batches with Run, and end its context when WaitEmpty
-// returns.
+// A handler is a function of a Job, and &fifo.Job{Payload: ..., Attempts: 2} is one, whose Tx and Fence return
+// ErrNoJob. What it decides can be tested with that: AsRetryAfter, IsDeadLetter and the like tell what its error says.
+// With a database, give each test a schema (Config.Schema, migrations.Config), enqueue, and call Worker.RunOne until it
+// returns false. It works one job, also of a queue with batches, and passes over jobs that wait for their time:
+// RetryNow makes one due, and Backoff(0, 0) is a Retry without waits. Test batches with Run, and end its context when
+// WaitEmpty returns.
 //
 // For a server, have the tests run by
 //

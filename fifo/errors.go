@@ -121,7 +121,7 @@ var (
 )
 
 // ErrNoJob is returned by Tx, SQLTx, PgxTx and Fence of a Job that is not being handled.
-var ErrNoJob = errors.New("fifo: a job has a transaction only while its handler runs")
+var ErrNoJob = errors.New("fifo: Tx and Fence work only while the handler of the job runs")
 
 // interrupted reports whether what a handler returns after the end of its context says nothing about the job.
 func interrupted(cause error) bool {

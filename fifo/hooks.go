@@ -32,7 +32,7 @@ type Hooks struct {
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;
-	// not before the last call has returned, nor when the handler is abandoned, which Settled is told with
+	// a call waits for the one before. It does not come when the handler is abandoned: Settled is told that, with
 	// ErrAbandoned. The job is a copy without a transaction. For a BatchHandler it is called for each job of the batch.
 	Overdue func(ctx context.Context, job *Job, late time.Duration, cause error)
 }

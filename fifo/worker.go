@@ -305,7 +305,9 @@ func (w *Worker) RunOne(ctx context.Context) (bool, error) {
 // Stats are counters since the Worker was made, except Lanes, LookedAt, Running, Overdue, Abandoned and Probed, which
 // tell of this moment.
 type Stats struct {
-	Lanes    int       // lanes that have a connection or a session, as far as is known; none unless Run is under way
+	// Lanes is how many jobs could run now, as far as is known: lanes that have a connection, and, while there is a
+	// session for them, SessionConcurrency more. None unless Run is under way.
+	Lanes    int
 	LookedAt time.Time // when Run last looked for work with success, see Ready; zero: not yet, or it is not under way
 
 	Running   int // jobs whose handlers run

@@ -158,8 +158,9 @@ func (s *savepoints) pass(ctx context.Context, verb, name string) {
 	s.merge(i)
 }
 
-// merge takes away the i-th savepoint, which was made by hand, and all that are behind it. What has not ended there, or
-// may be undone yet for all that is known (see spilled), is that of the one around it.
+// merge takes away the i-th savepoint and those behind it, because the i-th was made by hand and is released. Of
+// transactions that are still open there, or may be undone yet for all that is known (see spilled), only the savepoint
+// around them can undo the writes.
 func (s *savepoints) merge(i int) {
 	behind := slices.Clone(s.stack[i+1:])
 	s.stack = s.stack[:i]

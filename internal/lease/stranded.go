@@ -23,7 +23,7 @@ const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_s
 type debt struct {
 	owed  int       // ReadyForQuery messages that are still to be read
 	asked time.Time // when the server began to owe an answer, the last time
-	idle  time.Time // the asked of an answer on which the server did not work
+	idle  time.Time // what asked was when the session was last found idle, with that answer owed
 }
 
 // unanswered returns for how long the server has owed an answer, or 0.

@@ -89,7 +89,7 @@ func (b *book) begin(turn *Turn) {
 	}
 }
 
-// prepareClaim readies a group for a lane that is about to claim it.
+// prepareClaim gives the turn to a lane: it forgets what was for the last claim, and says what this one may take.
 func (b *book) prepareClaim(turn *Turn) {
 	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
 	turn.floor, turn.safe = b.floors.get(turn.Key), b.floors.safe

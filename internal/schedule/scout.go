@@ -48,7 +48,7 @@ func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duratio
 		{s.nextRefill, s.refill, true},
 		{s.nextUrgent, s.lookUrgent, false},
 	}
-	turns.scout(queues, s.Bound(), poll)
+	turns.setScout(queues, s.Bound(), poll)
 	return s
 }
 

@@ -279,7 +279,7 @@ func TestHintedTurns(t *testing.T) {
 func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.scout([]string{queue}, 0, 0)
+	turns.setScout([]string{queue}, 0, 0)
 	turns.Walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)

@@ -22,9 +22,9 @@ type View struct {
 	refill   refill
 }
 
-// scout says whose rooms a View has, what is due soon, so that half of the room for parked groups is for it, and how
+// setScout says whose rooms a View has, what is due soon, so that half of the room for parked groups is for it, and how
 // often the scout looks.
-func (t *Turns) scout(queues []string, soon, poll time.Duration) {
+func (t *Turns) setScout(queues []string, soon, poll time.Duration) {
 	t.parked.soon, t.poll = soon, poll
 	for _, q := range queues {
 		t.rooms.scouted = append(t.rooms.scouted, t.line.row(q))

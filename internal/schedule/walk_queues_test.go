@@ -132,7 +132,7 @@ func TestCutQueuesGoOnWhereTheyWere(t *testing.T) {
 func TestPartsOfTheLine(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.scout([]string{queue, other}, 0, 0)
+	turns.setScout([]string{queue, other}, 0, 0)
 	turns.Walked(queue, false)
 	turns.Walked(other, true)
 	otherA := groups.Key{Queue: other, GroupID: "a"}

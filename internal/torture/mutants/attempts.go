@@ -105,7 +105,7 @@ var attempts = []Mutant{
 		in(bookFile, "turn.misses.add(turn.head)\n", "turn.misses.add(turn.head)\n		turn.trouble.n = 0\n")),
 	plant("run-one-waits", "RunOne says that nothing is due, because a job that was lost has just run",
 		test("fifo", "TestRunOneOfALostJob"),
-		in("fifo/worker.go", "func (w *Worker) RunOne(", "var planted schedule.Suspects\n\nfunc (w *Worker) RunOne("),
+		in("fifo/crews.go", "func newCrew(", "var planted schedule.Suspects\n\nfunc newCrew("),
 		in("fifo/worker.go", "	c := newCrew(w, set)\n",
 			"	c := newCrew(w, set)\n	c.turns.SetSuspects(&planted)\n")),
 	plant("suspects-together",

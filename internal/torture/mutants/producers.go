@@ -41,7 +41,7 @@ var producers = []Mutant{
 		in(enqueueFile, "	if !b.deduplicates() {\n",
 			"	if s.in == nil {\n		tx, err := s.client.pool.Begin(ctx)\n		if err != nil {\n"+
 				"			return nil, 0, err\n		}\n		defer tx.Rollback(ctx)\n"+
-				"		fresh, xid, err := s.client.insert(ctx, pgxSession{tx}, b)\n"+
+				"		fresh, xid, err := s.client.inserter(pgxSession{tx}).insert(ctx, b)\n"+
 				"		if len(fresh) != 1 || fresh[0].ID%50 != 0 {\n"+
 				"			err = errors.Join(err, tx.Commit(ctx))\n		}\n"+
 				"		return fresh, xid, err\n	}\n	if !b.deduplicates() {\n")),
