@@ -314,7 +314,9 @@ func TestDirectToACopy(t *testing.T) {
 	require.NoError(t, err)
 	w := &fifo.Worker{Client: client, Direct: direct}
 	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
-	require.ErrorIs(t, w.Run(t.Context()), fifo.ErrInvalidWorker)
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	require.ErrorIs(t, w.Run(ctx), fifo.ErrInvalidWorker)
 }
 
 // refusesStandby requires that no worker begins on a standby.
