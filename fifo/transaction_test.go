@@ -26,6 +26,19 @@ func (b *bed) effects() []int {
 	return query[[]int](b, "SELECT coalesce(array_agg(attempt ORDER BY attempt), '{}') FROM effects")
 }
 
+// A job whose COMMIT the server refuses waits as Retry says.
+func TestRefusedCommitIsRetriedLater(t *testing.T) { overLeases(t, testRefusedCommitIsRetriedLater) }
+
+func testRefusedCommitIsRetriedLater(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
+	b.send("g", nil)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		return exec(ctx, job, "INSERT INTO effects VALUES (1), (1)")
+	}, func(w *fifo.Worker) { w.Retry = fifo.Backoff(time.Hour, time.Hour) }))
+	await(t, "the first attempt", func() bool { return b.jobs()[0].Attempts == 1 })
+	require.Greater(t, time.Until(b.jobs()[0].RunAt), time.Minute)
+}
+
 // exec runs a statement in the job's transaction, with pgx.
 func exec(ctx context.Context, job *fifo.Job, sql string, args ...any) error {
 	tx, err := job.PgxTx(ctx)

@@ -123,7 +123,6 @@ func (s *seat) aside(
 	s.holder.Lane().Aside(func() { late = !within(tuning.Look, done) })
 	if late {
 		s.letGo(ctx, u, hold)
-		s.holder.Forfeit(ctx)
 		s.putBack(u)
 		s.done(worked)
 		<-done

@@ -4,11 +4,16 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
 	"net/url"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -268,6 +273,55 @@ func TestNoLeaks(t *testing.T) { //nolint:paralleltest // it looks at all gorout
 			goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgxpool.(*Pool).backgroundHealthCheck"),
 			goleak.IgnoreAnyFunction("github.com/jackc/puddle/v2.(*Pool[...]).destructAcquiredResource")))
 	}
+}
+
+// Run leaves no connection open. These are kept, so no finalizer closes one.
+func TestRunClosesItsConnections(t *testing.T) { overLeases(t, testRunClosesItsConnections) }
+
+func testRunClosesItsConnections(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	var d doors
+	pool := b.pooled(func(cfg *pgxpool.Config) {
+		d.dial = cfg.ConnConfig.DialFunc
+		cfg.ConnConfig.DialFunc = d.through
+	})
+	b.sendMany("q", 10, 1)
+	w := b.worker(nop, func(w *fifo.Worker) { w.Client = b.open(pool) })
+	b.work(w)
+	require.NotEmpty(t, d.all)
+	pool.Close()
+	await(t, "the end of all connections", func() bool { return d.open.Load() == 0 })
+}
+
+// Doors are connections that are kept, and counted until they are closed.
+type doors struct {
+	dial pgconn.DialFunc
+	open atomic.Int64
+	mu   sync.Mutex
+	all  []net.Conn
+}
+
+type door struct {
+	net.Conn
+
+	shut func()
+}
+
+func (d *doors) through(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	d.open.Add(1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, conn)
+	return &door{conn, sync.OnceFunc(func() { d.open.Add(-1) })}, nil
+}
+
+func (d *door) Close() error {
+	d.shut()
+	return d.Conn.Close()
 }
 
 // A queue does not wait for another one's backlog, only for a lane.

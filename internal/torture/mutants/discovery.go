@@ -6,9 +6,6 @@ const swept = "-jobs 1200 -groups 100 -processes 3 -lanes 3 -batch 1 -sweeps 1"
 // delayed has many jobs that wait all through the run.
 const delayed = "-jobs 1500 -groups 300 -processes 3 -lanes 4 -batch 1 -delayed 2000 -only spawn"
 
-// stuck has jobs that cannot be given up, and a few lanes.
-const stuck = "-jobs 1000 -groups 20 -processes 2 -lanes 2 -batch 1 -clashes 2 -only error"
-
 var discovery = []Mutant{
 	plant("no-row-for-a-new-group", "nobody makes the rows of new groups, so their jobs wait for ever",
 		run(contended, "I8"),
@@ -100,7 +97,7 @@ var discovery = []Mutant{
 		in("internal/lease/claim.go", "	if hold.runsAlone() || hold.marked {",
 			"	if hold.runsAlone() || hold.marked || hold.jobXID != 0 {")),
 	plant("refused-retried-at-once", "a job whose end the server refuses is tried again at once, and again",
-		run(stuck, "I12"),
+		test("fifo", "TestRefusedCommitIsRetriedLater"),
 		in("fifo/conclude.go", "	delay := failed.delay\n", "	delay := 0 * failed.delay\n")),
 	plant("company-left-behind", "a group that was handed to a lane which stops is offered again",
 		test("internal/schedule", "TestNextReturnsTheCompany"),

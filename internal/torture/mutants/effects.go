@@ -57,7 +57,7 @@ var effects = []Mutant{
 	plant("role-of-the-handler", "a job is settled with the role that its handler has taken on",
 		run(setting, "I6", "I11"), in("internal/lease/restore.go", "\"role\", ", "")),
 	plant("encoding-of-the-handler", "a job is settled with the encoding that its handler has set",
-		run(setting, "I6"), in("internal/lease/restore.go", "\"client_encoding\", ", "")),
+		test("fifo", "TestSettingsOfTheHandler"), in("internal/lease/restore.go", "\"client_encoding\", ", "")),
 	plant("done-job-named-by-its-place",
 		"a job whose handler had the transaction is deleted by its ctid: a handler that moved the row runs again",
 		test(".", "TestMisuse"), in(handleFile, "		if used {\n", "		if used && len(done) == 0 {\n")),

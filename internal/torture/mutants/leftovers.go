@@ -8,7 +8,7 @@ const leaveLane = "		if turn == nil {\n			return\n		}\n		_, err := s.work(ctx, t
 
 var leftovers = []Mutant{
 	plant("lane-left-open", "a worker that stops leaves the connections of its lanes open",
-		run(soaked, "I15"),
+		test("fifo", "TestRunClosesItsConnections"),
 		in(seatFile, "	defer func() { _ = s.holder.Close() }()\n", ""),
 		in(seatFile, "		if turn == nil {\n", "		if turn == nil && ctx.Err() == nil {\n"),
 		in(seatFile, "		_, err := s.work(ctx, turn)\n", leaveLane)),
