@@ -237,7 +237,7 @@ func TestRedriveBehindAHook(t *testing.T) {
 		list, _, err := b.q.Redrive(ctx, fifo.Redrive{Letters: fifo.Letters{IDs: ids[:1]}})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-	}}))
+	}}), func(c *fifo.Config) { c.PollOnly = true }) // a notice would tell of it
 	b.ledger.unordered = true // a job comes back
 	ids = b.send("g", make([]any, 3*tuning.Many)...)
 	first := true
@@ -247,7 +247,7 @@ func TestRedriveBehindAHook(t *testing.T) {
 			return fifo.DeadLetter(errOnPurpose)
 		}
 		return nil
-	}, oneLane))
+	}, oneLane, func(w *fifo.Worker) { w.PollInterval = time.Minute })) // so would a poll
 	n := len(ids) - 2
 	require.Equal(t, slices.Concat(ids[:n], ids[:1], ids[n:]), b.ledger.order())
 }

@@ -173,8 +173,12 @@ func TestPutBackKeepsItsPlace(t *testing.T) {
 			}
 			b.work(w)
 			order := read(b.ledger, &b.ledger.starts, func(job *fifo.Job) string { return job.GroupID })
+			turns := make(map[string]int)
+			for _, group := range order[:9] {
+				turns[group]++
+			}
 			for i := range 3 {
-				require.Contains(t, order[:9], fmt.Sprint("g", i), "%v", order)
+				require.Greater(t, turns[fmt.Sprint("g", i)], 1, "%v", order)
 			}
 		})
 	}
