@@ -36,8 +36,8 @@ func (l *Lanes) add(ctx context.Context) error {
 // get waits for a lane. Who has got one puts it back.
 func (l *Lanes) get(ctx context.Context) (*Lane, error) { return l.either(ctx, l, ctx) }
 
-// either returns a lane of these or of those. It waits until one of the contexts ends; a free one is taken
-// at once, even if waits has ended.
+// either returns a lane of these or of those. It waits until one of the contexts ends; a free one is taken at once,
+// even if waits has ended.
 func (l *Lanes) either(ctx context.Context, other *Lanes, waits context.Context) (*Lane, error) {
 	from := l
 	select {
