@@ -55,7 +55,7 @@ var (
 func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	err := r.failure.err
 	switch up := q.OnGiveUp; {
-	case saysDeadLetter(err), isUndecodable(err) && up != BlockGroup:
+	case says[deadLetter](err), says[undecodable](err) && up != BlockGroup:
 	case up == Discard:
 		r.outcome = Discarded
 		return lease.Call{Statement: discardStmt, Args: args, Job: r.job.ID}
@@ -65,7 +65,7 @@ func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		switch {
 		case r.failure == usedUp:
 			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
-		case isUndecodable(err):
+		case says[undecodable](err):
 			reason = err.Error()
 		default:
 			reason += ": " + err.Error()

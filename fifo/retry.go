@@ -6,17 +6,15 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/pgfifo/pgfifo/internal/rest"
 )
 
 // Backoff returns a Retry of a Worker or Queue that waits first after the first failure and twice as long after each
 // further one, up to limit, less a random part of up to a fifth.
 func Backoff(first, limit time.Duration) func(job *Job, err error) time.Duration {
 	return func(job *Job, _ error) time.Duration {
-		d := first
-		for n := job.Attempt(); n > 1 && d > 0 && d < limit; n-- {
-			d += min(d, limit-d) // twice, without overflow
-		}
-		d = max(min(d, limit), 0)
+		d := max(rest.Nth(max(job.Attempt(), 1), first, limit), 0)
 		return d - time.Duration(rand.Int64N(int64(d)/5+1))
 	}
 }
@@ -52,17 +50,7 @@ func DeadLetter(err error) error { return newVerdict[deadLetter](err, "given up"
 
 // IsDeadLetter reports whether an error says DeadLetter, as that of JSON does about a payload that does not decode: for
 // the tests of a handler.
-func IsDeadLetter(err error) bool { return saysDeadLetter(err) || isUndecodable(err) }
-
-func saysDeadLetter(err error) bool {
-	_, says := verdictOf[deadLetter](err)
-	return says
-}
-
-func isUndecodable(err error) bool {
-	_, says := verdictOf[undecodable](err)
-	return says
-}
+func IsDeadLetter(err error) bool { return says[deadLetter](err) || says[undecodable](err) }
 
 const (
 	maxErrorBytes = 4 << 10

@@ -38,10 +38,7 @@ import (
 func Unavailable(err error) error { return newVerdict[unavailable](err, "unavailable", 0) }
 
 // IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
-func IsUnavailable(err error) bool {
-	_, says := verdictOf[unavailable](err)
-	return says
-}
+func IsUnavailable(err error) bool { return says[unavailable](err) }
 
 // maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
 const maxUnavailable = schedule.MaxPause

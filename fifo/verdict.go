@@ -33,7 +33,7 @@ func (v *verdict[V]) Unwrap() error { return v.err }
 
 // around returns a reason with this verdict. One that has a verdict of the kind is returned as it is.
 func (v *verdict[V]) around(reason error) error {
-	if _, says := verdictOf[V](reason); says {
+	if says[V](reason) {
 		return reason
 	}
 	return &verdict[V]{reason, v.after}
@@ -46,4 +46,10 @@ func verdictOf[V any](err error) (after time.Duration, says bool) {
 		after = v.after
 	}
 	return after, says
+}
+
+// says is verdictOf without the time.
+func says[V any](err error) bool {
+	_, says := verdictOf[V](err)
+	return says
 }

@@ -9,5 +9,9 @@ func Nth(n int, first, most time.Duration) time.Duration {
 	if n <= 0 {
 		return 0
 	}
-	return min(first<<min(n-1, 20), most)
+	d := first
+	for ; n > 1 && d > 0 && d < most; n-- {
+		d += min(d, most-d) // twice, without overflow
+	}
+	return min(d, most)
 }

@@ -177,7 +177,7 @@ var attempts = []Mutant{
 	plant("undecodable-is-skipped",
 		"the next job of a group runs although a payload before it does not decode, and the queue is to block",
 		test("fifo", "TestUndecodableBlocks"),
-		in("fifo/giveup.go", "isUndecodable(err) && up != BlockGroup", "isUndecodable(err)")),
+		in("fifo/giveup.go", "says[undecodable](err) && up != BlockGroup", "says[undecodable](err)")),
 	plant("moved-job-forgets", "a job that moves to a queue of dead letters does not say where it was",
 		test("fifo", "TestDeadLetterQueue"),
 		in("fifo/sql/forward.sql", "'pgfifo-origin-id', id::text", "'pgfifo-origin-id', attempts::text")),
