@@ -117,7 +117,7 @@ func (b *Borrower) borrow(ctx context.Context, loan *Loan) error {
 	if err != nil {
 		return err
 	}
-	lane.lend()
+	lane.wire.open(true)
 	b.lane.Store(lane)
 	if b.session.ended() { // cut may have come before
 		lane.Abandon()
@@ -170,7 +170,7 @@ func (b *Borrower) Lend(ctx context.Context, handler func()) error {
 	b.mu.Lock()
 	b.lends, b.waits = lends, ctx
 	if lane := b.lane.Load(); lane != nil { // of the job before in the batch
-		lane.lend()
+		lane.wire.open(true)
 	}
 	b.mu.Unlock()
 	uncut := context.AfterFunc(b.session.lives, b.cut)

@@ -19,22 +19,8 @@ var (
 	errUnread = errors.New("lease: results of the job's transaction are left unread, so that no heartbeat can pass")
 )
 
-// epoch is what Lane.since counts from: by the monotonic clock, for the wall clock may jump.
-var epoch = time.Now()
-
-// start begins what Running returns.
-func (l *link) start() { l.since.Store(int64(time.Since(epoch)) + 1) }
-
-// stop ends it.
-func (l *link) stop() { l.since.Store(0) }
-
 // Running returns how long the lane's handler has been running, or 0.
-func (l *link) Running() time.Duration {
-	if since := l.since.Load(); since != 0 {
-		return time.Since(epoch) - time.Duration(since-1)
-	}
-	return 0
-}
+func (l *link) Running() time.Duration { return l.wire.running() }
 
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
 // Bounds.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may

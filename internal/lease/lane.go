@@ -150,20 +150,12 @@ func (l *Lane) Loan() *Loan { return l.loan }
 //
 // Of a batch, jobs may be lent one after the other, with KeepWrites between them.
 func (l *Lane) Lend(_ context.Context, handler func()) error {
-	l.lend()
+	l.wire.open(true)
 	handler()
 	return l.takeBack()
 }
 
-// lend lets a handler use the connection, until takeBack.
-func (l *Lane) lend() {
-	l.wire.open(true)
-	l.start()
-}
-
 func (l *Lane) takeBack() error {
-	defer l.stop()
-	defer l.wire.reclaim()
 	lost := l.lost.Load()
 	busy := l.loan.end()
 	l.used = l.used || l.loan.used()
@@ -207,8 +199,6 @@ func (l *Lane) Aside(f func()) {
 	}
 	l.wire.open(false)
 	defer l.wire.reclaim()
-	l.start()
-	defer l.stop()
 	f()
 }
 

@@ -22,8 +22,7 @@ type link struct {
 	bounds  Bounds
 	pooled  bool // its session is a pooler's: see pooled.go
 
-	lost  atomic.Bool  // a heartbeat found the connection dead
-	since atomic.Int64 // when what runs began, in nanoseconds since epoch, plus 1; 0: nothing runs
+	lost atomic.Bool // a heartbeat found the connection dead
 }
 
 func (l *link) pg() *pgconn.PgConn { return l.conn.Conn().PgConn() }

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/multitracer"
@@ -15,9 +16,10 @@ type wire struct {
 	beats sync.Mutex // held by a heartbeat
 
 	mu    sync.Mutex
-	lent  bool // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
-	idle  bool // nobody uses the connection but heartbeats
-	lends int  // how often the connection was lent, or left idle
+	lent  bool      // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
+	idle  bool      // nobody uses the connection but heartbeats
+	lends int       // how often the connection was lent, or left idle
+	since time.Time // when it was so last
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 }
@@ -68,7 +70,7 @@ func (w *wire) done(err error) {
 func (w *wire) open(handler bool) {
 	w.mu.Lock()
 	w.lent, w.idle, w.first = handler, !handler, nil
-	w.lends++
+	w.lends, w.since = w.lends+1, time.Now()
 	w.mu.Unlock()
 }
 
@@ -91,6 +93,16 @@ func (w *wire) lease() int {
 		return 0
 	}
 	return w.lends
+}
+
+// running returns for how long that lending has been under way, or 0.
+func (w *wire) running() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.lent && !w.idle {
+		return 0
+	}
+	return max(time.Since(w.since), 1)
 }
 
 func (w *wire) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
