@@ -19,36 +19,35 @@ var errStranded = errors.New("lease: the server owes the session an answer, and 
 // idleSQL tells, on another session, whether a session is known to wait for its client. No row: it has ended.
 const idleSQL = "SELECT coalesce(state LIKE 'idle%', false) FROM pg_catalog.pg_stat_get_activity($1)"
 
-// A debt is what the server owes a session.
-type debt struct {
-	owed  int       // ReadyForQuery messages that are still to be read
-	asked time.Time // when the server began to owe an answer, the last time
-	idle  time.Time // what asked was when the session was last found idle, with that answer owed
-}
-
 // unanswered returns for how long the server has owed an answer, or 0.
-func (d *debt) unanswered() time.Duration {
-	if d.owed == 0 || d.asked.IsZero() {
+func (s *stream) unanswered() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owed == 0 || s.asked.IsZero() {
 		return 0
 	}
-	return time.Since(d.asked)
+	return time.Since(s.asked)
 }
 
-// found enters whether the session was idle, with an answer owed that it was asked for then. It reports whether it was
-// so the time before, too.
-func (d *debt) found(asked time.Time, idle bool) bool {
-	if !idle || d.owed == 0 || !d.asked.Equal(asked) {
-		d.idle = time.Time{}
+// stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
+// gone, this time and the time before.
+func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
+	if s.pid == 0 || s.unanswered() < silence {
 		return false
 	}
-	again := d.idle.Equal(asked)
-	d.idle = asked
-	return again
-}
-
-// isIdle asks whether a session waits for its client, or has ended.
-func isIdle(ctx context.Context, control *pgxpool.Pool, pid int32) bool {
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
 	idle := false
-	err := control.QueryRow(ctx, idleSQL, pid).Scan(&idle)
-	return idle || errors.Is(err, pgx.ErrNoRows)
+	err := control.QueryRow(ctx, idleSQL, s.pid).Scan(&idle)
+	idle = idle || errors.Is(err, pgx.ErrNoRows)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !idle || s.owed == 0 || !s.asked.Equal(asked) {
+		s.idle = time.Time{}
+		return false
+	}
+	again := s.idle.Equal(asked)
+	s.idle = asked
+	return again
 }

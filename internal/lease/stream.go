@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -32,12 +29,14 @@ type stream struct {
 
 	mu      sync.Mutex
 	free    sync.Cond
-	beating bool   // a heartbeat has what follows to itself
-	out, in frames // what pgx sends, and what the server sends
-	debt           // for what pgx has sent
-	series  bool   // messages have been sent whose Sync has not
-	reading int    // calls of Read that wait
-	kept    []byte // read by a heartbeat, for the next call of Read
+	beating bool      // a heartbeat has what follows to itself
+	out, in frames    // what pgx sends, and what the server sends
+	owed    int       // ReadyForQuery messages that are still to be read, for what pgx has sent
+	asked   time.Time // when the server began to owe an answer, the last time
+	idle    time.Time // what asked was when the session was last found idle, with that answer owed
+	series  bool      // messages have been sent whose Sync has not
+	reading int       // calls of Read that wait
+	kept    []byte    // read by a heartbeat, for the next call of Read
 	readBy  time.Time
 	writeBy time.Time
 	alive   time.Time // the latest moment at which the server was surely not waiting for the worker
@@ -335,28 +334,6 @@ func (s *stream) ping() error {
 			return errors.Join(refused, err)
 		}
 	}
-}
-
-// unanswered returns for how long the server has owed an answer, or 0.
-func (s *stream) unanswered() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.debt.unanswered()
-}
-
-// stranded reports whether the server has owed an answer for longer than silence, and its session was found idle, or
-// gone, this time and the time before.
-func (s *stream) stranded(ctx context.Context, control *pgxpool.Pool, silence time.Duration) bool {
-	if s.pid == 0 || s.unanswered() < silence {
-		return false
-	}
-	s.mu.Lock()
-	asked := s.asked
-	s.mu.Unlock()
-	idle := isIdle(ctx, control, s.pid)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.found(asked, idle)
 }
 
 // unless calls f once nothing has come for so long from now on, until it is stopped. A Read that is under way then may
