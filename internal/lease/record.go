@@ -16,12 +16,11 @@ import (
 )
 
 const (
-	// relockHeadSQL locks a job that is as it was claimed, if its group is locked: $1 queue, $2 group id, $3 id,
-	// $4 attempts. Another one stays as it is: its lock, and the end of this transaction, would be evidence of a crash.
-	relockHeadSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4 " +
-		"AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
+	// relockHeadSQL locks it, if its group is locked. Another one stays as it is: its lock, and the end of this
+	// transaction, would be evidence of a crash.
+	relockHeadSQL = unchangedSQL + " AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"

@@ -135,7 +135,8 @@ var attempts = []Mutant{
 		"who records a failure that somebody else has counted leaves what looks like a death: the attempt is "+
 			"counted again",
 		test("internal/lease", "TestLateRecordIsNoEvidence"),
-		in(recordFile, `id = $3 AND attempts = $4 " +`, `id = $3 AND $4::integer >= 0 " +`),
+		in(recordFile, "relockHeadSQL = unchangedSQL +", "relockHeadSQL = "+
+			`"SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND $4::integer >= 0" +`),
 		in(recordFile, "_, err = pg.Exec(ctx, commitSQL)",
 			"_, err = pg.Exec(ctx, map[bool]string{true: commitSQL, false: `ROLLBACK`}[held])")),
 	plant("late-mark-is-made",
