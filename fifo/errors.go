@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
@@ -21,7 +22,7 @@ import (
 // texts. Every call returns it; the worker's own connections set UTF8 for themselves.
 //
 // A transaction of database/sql is asked once in the life of a Client: its connections should have the same settings.
-var ErrNonconforming = lease.ErrNonconforming
+var ErrNonconforming = conforming.Err
 
 // ErrInvalidConfig is returned, before any SQL, by the calls of a Client whose Config.Schema cannot be a schema's name.
 var ErrInvalidConfig = errors.New("fifo: invalid config")

@@ -14,14 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/pgfifo/pgfifo/internal/conforming"
 )
-
-// ErrNonconforming is returned by Dial and Connect where standard_conforming_strings is off. There a backslash in a
-// value could end the string that bun, which handlers may use, writes it as, and what follows would be read as SQL. So
-// it is where AfterConnect has changed the encoding.
-var ErrNonconforming = conforming.Err
 
 const connectionCheck = "client_connection_check_interval"
 

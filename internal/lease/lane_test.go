@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/conforming"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -268,9 +269,9 @@ func TestLaneRefusesNonconformingSessions(t *testing.T) {
 	refuses := func() {
 		t.Helper()
 		_, err := d.Dial(t.Context())
-		require.ErrorIs(t, err, ErrNonconforming)
+		require.ErrorIs(t, err, conforming.Err)
 		_, err = d.Connect(t.Context())
-		require.ErrorIs(t, err, ErrNonconforming)
+		require.ErrorIs(t, err, conforming.Err)
 	}
 	d.Pool.ConnConfig.RuntimeParams["standard_conforming_strings"] = "off"
 	refuses()
