@@ -209,12 +209,9 @@ func (c *crew) leaveLanes() {
 // briefly has something logged by a worker that begins or ends. It waits no longer than lastWait for a Logger that
 // blocks.
 func briefly(tell func()) {
-	done := make(chan struct{})
-	go func() {
-		tell()
-		close(done)
-	}()
-	within(lastWait, done)
+	var telling sync.WaitGroup
+	telling.Go(tell)
+	within(lastWait, doneOf(&telling))
 }
 
 // doneOf returns a channel that is closed when all of the group are done.

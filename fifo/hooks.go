@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -214,10 +215,7 @@ func (c hooks) guard(hook string, f func()) {
 
 // guardLane is guard for a lane, which must not end with a hook that ends its goroutine.
 func (c hooks) guardLane(hook string, f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.guard(hook, f)
-	}()
-	<-done
+	var calling sync.WaitGroup
+	calling.Go(func() { c.guard(hook, f) })
+	calling.Wait()
 }

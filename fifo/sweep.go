@@ -78,7 +78,7 @@ func (s *sweeper) spent(begin time.Time) bool {
 // sweep does a bounded amount of housekeeping in short transactions, and goes on where it was the last time.
 func (s *sweeper) sweep(ctx context.Context) (failed error) {
 	client := s.worker.Client
-	bound := strconv.FormatInt(max(s.set.bounds.ServerSilence.Milliseconds(), 1), 10)
+	bound := strconv.FormatInt(s.set.bounds.ServerSilence.Milliseconds(), 10)
 	for begin := time.Now(); ; {
 		n := int64(0)
 		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {

@@ -24,7 +24,7 @@ type onlooker struct {
 func (o *onlooker) look(ctx context.Context) error {
 	client := o.worker.Client
 	// A worker that freezes in here must not keep its snapshot.
-	bound := strconv.FormatInt(max(o.set.bounds.ServerSilence.Milliseconds(), 1), 10)
+	bound := strconv.FormatInt(o.set.bounds.ServerSilence.Milliseconds(), 10)
 	var firsts []schedule.First
 	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
