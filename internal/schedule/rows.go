@@ -70,25 +70,21 @@ func (r *reader) prepareRows(
 	return r.without(found), nil
 }
 
-// A refusal says how often one after the other the server has refused a group's row, and until when it is left alone.
-type refusal struct {
-	n     int
-	until time.Time
-}
-
 // refusals are those of groups' rows.
 type refusals struct {
 	// Trouble is told of a group whose row the server refuses to make ready for a claim.
 	Trouble func(key groups.Key, err error)
-	refused map[groups.Key]refusal
+	refused map[groups.Key]*trouble
 }
 
 func (f *refusals) refuse(key groups.Key, err error) {
 	if f.refused == nil || len(f.refused) >= tuning.Known {
-		f.refused = make(map[groups.Key]refusal)
+		f.refused = make(map[groups.Key]*trouble)
 	}
-	n := f.refused[key].n + 1
-	f.refused[key] = refusal{n, time.Now().Add(troubleDelay(n))}
+	if f.refused[key] == nil {
+		f.refused[key] = new(trouble)
+	}
+	f.refused[key].meet(false)
 	if f.Trouble != nil {
 		f.Trouble(key, err)
 	}
@@ -99,6 +95,8 @@ func (f *refusals) without(found []Candidate) []Candidate {
 	if len(f.refused) == 0 {
 		return found
 	}
-	now := time.Now()
-	return slices.DeleteFunc(found, func(c Candidate) bool { return now.Before(f.refused[c.Key].until) })
+	return slices.DeleteFunc(found, func(c Candidate) bool {
+		t := f.refused[c.Key]
+		return t != nil && time.Now().Before(t.until())
+	})
 }

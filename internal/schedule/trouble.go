@@ -37,12 +37,13 @@ type trouble struct {
 func (t *trouble) meet(announced bool) time.Time {
 	t.n++
 	t.last = time.Now()
-	until := t.last.Add(troubleDelay(t.n))
 	if announced {
-		return t.hurry(until)
+		return t.hurry(t.until())
 	}
-	return until
+	return t.until()
 }
+
+func (t *trouble) until() time.Time { return t.last.Add(troubleDelay(t.n)) }
 
 // forget forgets trouble that is long ago. It is called when a claim begins: a handler may take as long.
 func (t *trouble) forget() {
