@@ -59,7 +59,8 @@
 //     for a while, longer each time, and counted (Stats.Troubles). The queues of a Worker share its lanes by time: a
 //     lane that is free works the queue that has used least, and queues that have used the same take turns. So a queue
 //     waits for the jobs that run, and not for another one's backlog. One that is not to wait for them keeps a lane:
-//     Queue.MinLanes.
+//     Queue.MinLanes. MaxLanes bounds how many a queue may have, and Worker.SetLanes changes both while the worker
+//     runs.
 //   - Hints only. Notifications tell workers where to look, and polling finds what they missed: see
 //     Worker.PollInterval. The Client sends them by itself, after the commit. A commit of yours neither waits for one
 //     nor fails because of one.
@@ -258,13 +259,6 @@
 // calls once for each column. A value that is refused is an error of SQLSTATE class 22, a payload that is too large
 // 54000, and a job that a trigger of yours keeps from being made 09000. Hooks are not called, and nobody is notified:
 // workers find the job at their next look, after PollInterval at most.
-//
-// # Several queues in one worker
-//
-// The queues have the lanes' time in equal parts, as far as they want it. A queue with few or short jobs waits until a
-// lane is free, and not for the others' backlogs. Where the others' jobs are long, keep a lane: with MinLanes 1, one
-// job of the queue starts at once. MaxLanes bounds how many lanes a queue may have. Worker.SetLanes changes both while
-// the worker runs.
 //
 // # Several tenants in one queue
 //

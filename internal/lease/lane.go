@@ -130,14 +130,10 @@ func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	return err
 }
 
-// Spoiled reports whether a handler has changed the session for longer than its transaction: it ran SET without LOCAL,
-// set_config with false, RESET, DISCARD, DEALLOCATE, LISTEN, or DECLARE ... WITH HOLD. The next job, of any queue,
-// would meet that; RESET ALL takes away what bounds silence, too. So a spoiled lane is closed when its job is settled.
-// So is one with another encoding, whichever way it was set: payloads are read in it. So is one whose transaction was
-// not the lane's to end any more, and one that a late cancel request may still reach.
-//
-// What a function does is not noticed, but for the settings that settling puts back. Nor is a temporary table, a
-// prepared statement or a session's advisory lock.
+// Spoiled reports whether the next job, of any queue, would meet what a handler has done to the session for longer than
+// its transaction (Job.Tx of package fifo says what is noticed). Such a lane is closed when its job is settled. So is
+// one with another encoding, in which payloads would be read, one whose transaction was not the lane's to end any more,
+// and one that a late cancel request may still reach.
 func (l *Lane) Spoiled() bool { return l != nil && l.stream.spoiled.Load() }
 
 // Loan returns the held transaction as the handler that runs now, or the next one, is to have it.

@@ -146,12 +146,9 @@ func (l *Loan) endLargeObjects() {
 	}
 }
 
-// Fence returns the fencing token of the claim for one of the groups that it holds: a number higher than that of every
-// earlier claim of the group, committed before it is returned. The first call takes the job's transaction, as PgxTx
-// does, and a connection of the Dialer's Control pool for a moment; until the next job, further calls return the same
-// number.
-//
-// It returns ErrLost if the claim's transaction has ended: somebody else may hold the group.
+// Fence returns the fencing token of the claim for one of the groups that it holds, as Job.Fence of package fifo has
+// it. The first call takes the job's transaction, as PgxTx does, and a connection of the Dialer's Control pool for a
+// moment.
 func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	l.fences.mu.Lock()
 	defer l.fences.mu.Unlock()

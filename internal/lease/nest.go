@@ -31,10 +31,8 @@ var errNotUndone = errors.New("lease: a transaction of the handler's could not b
 
 var errMerged = fmt.Errorf("%w: the one around it has been committed", errNotUndone)
 
-// PgxTx returns a transaction nested in the one that holds the job. What is written through it is committed with the
-// job's success, and undone if the attempt fails, whether or not it was committed by itself; Rollback undoes it alone.
-// Every call returns the same transaction until that is committed or rolled back. It returns ErrEnded after the job has
-// ended.
+// PgxTx returns a transaction nested in the one that holds the job, as Job.PgxTx of package fifo has it. It returns
+// ErrEnded after the job has ended.
 func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("lease: begin: %w", err)
@@ -65,9 +63,9 @@ func (l *Loan) PgxTx(ctx context.Context) (pgx.Tx, error) {
 	return l.pgxTx, nil
 }
 
-// BunTx is PgxTx for bun. Every call returns the same transaction until that is committed or rolled back. The query
-// hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that asks for the transaction while it
-// is being begun, with the context that it was given, gets an error. Anybody else waits, until the context ends.
+// BunTx is PgxTx for bun. The query hooks of the Dialer's DB may use the DB, and take as long as they like. A hook that
+// asks for the transaction while it is being begun, with the context that it was given, gets an error. Anybody else
+// waits, until the context ends.
 func (l *Loan) BunTx(ctx context.Context) (bun.Tx, error) {
 	if err := l.borrow(ctx); err != nil {
 		return bun.Tx{}, err
