@@ -3,7 +3,6 @@ package fifo
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
@@ -58,28 +57,23 @@ func (s *seat) putBack(u upcoming) {
 	}
 }
 
-// putBackIn does so after a while, unless it is called off before: done tells which. The same groups are locked as long
-// as the settlement waits.
+// putBackIn does so after a while, unless it is called off before, once: done tells which. The same groups are locked
+// as long as the settlement waits.
 func (s *seat) putBackIn(wait time.Duration, u upcoming) (done func() bool) {
 	if u.turn == nil || u.kept != nil {
 		return func() bool { return false }
 	}
-	var mu sync.Mutex
-	off, put := false, false
+	put := make(chan struct{})
 	timer := time.AfterFunc(wait, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !off {
-			put = true
-			s.putBack(u)
-		}
+		s.putBack(u)
+		close(put)
 	})
 	return func() bool {
-		timer.Stop()
-		mu.Lock()
-		defer mu.Unlock()
-		off = true
-		return put
+		if timer.Stop() {
+			return false
+		}
+		<-put
+		return true
 	}
 }
 
