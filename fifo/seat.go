@@ -181,8 +181,7 @@ func (s *seat) done(claim []place) {
 
 // places returns the places of a turn and those with it.
 func places(to []place, turn *schedule.Turn) []place {
-	to = append(to, place{turn: turn})
-	for _, t := range turn.With() {
+	for _, t := range turn.All() {
 		to = append(to, place{turn: t})
 	}
 	return to

@@ -270,7 +270,7 @@ func TestFloorOfAServerThatForgot(t *testing.T) {
 			s.end(l)
 			s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.ID)
 			turns.Done(turn, Outcome{Finished: h.ID, More: true, Seen: h.Seen})
-			for i, other := range turn.With() {
+			for i, other := range turn.with {
 				s.Exec("DELETE FROM pgfifo.jobs WHERE id = $1", h.Rest[i].ID)
 				turns.Done(other, Outcome{Finished: h.Rest[i].ID, More: true, Seen: h.Rest[i].Seen})
 			}

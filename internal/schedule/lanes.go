@@ -79,7 +79,7 @@ func (l *lanes) settled(queue string, next *Turn) {
 	next.swapped = time.Time{}
 	l.line.row(queue).use(took, laneParts)
 	l.line.row(next.Queue).use(-took, laneParts)
-	for _, turn := range append([]*Turn{next}, next.with...) {
+	for _, turn := range next.All() {
 		if turn.lanePart > 0 {
 			turn.row.use(-took, turn.lanePart)
 		}

@@ -234,7 +234,7 @@ func TestProbeIsNoBatch(t *testing.T) {
 		time.Sleep(firstPause)
 		for range 2 {
 			turn := turns.TryNext()
-			require.Empty(t, turn.With())
+			require.Empty(t, turn.with)
 			require.Equal(t, 1, turn.Request().Jobs)
 		}
 		require.Nil(t, turns.TryNext())

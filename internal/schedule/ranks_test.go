@@ -41,7 +41,7 @@ func TestGuaranteedPart(t *testing.T) {
 		var order []string
 		for len(order) < 70 {
 			turn := turns.TryNext()
-			for _, u := range append([]*Turn{turn}, turn.with...) {
+			for _, u := range turn.All() {
 				order = append(order, u.GroupID)
 			}
 		}

@@ -66,7 +66,7 @@ func (l *line) pay(turn *Turn) {
 	if turn.row == nil { // it was not in line
 		turn.row = shares.of(turn)
 	}
-	together := append([]*Turn{turn}, turn.with...)
+	together := turn.All()
 	for _, u := range together {
 		u.lanePart = laneParts / len(together)
 		u.row.work(u.lanePart)

@@ -79,7 +79,7 @@ func (s *shift) run(t *testing.T, tenant string, long time.Duration) float64 {
 // seat works one turn after the other, with its company, until the context ends.
 func seat(ctx context.Context, turns *Turns, work func(*Turn) Outcome) {
 	for turn := turns.Next(ctx); turn != nil; {
-		all := append([]*Turn{turn}, turn.with...)
+		all := turn.All()
 		var outcomes []Outcome
 		for _, u := range all {
 			outcomes = append(outcomes, work(u))

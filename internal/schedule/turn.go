@@ -81,8 +81,8 @@ type Batch struct {
 	Groups int
 }
 
-// With returns the turns of the other groups that are to be claimed together with this one.
-func (t *Turn) With() []*Turn { return t.with }
+// All returns the turn, and those of the other groups that are to be claimed together with this one.
+func (t *Turn) All() []*Turn { return append([]*Turn{t}, t.with...) }
 
 // HasSlot reports whether its claim is for a slot of the queue, too.
 func (t *Turn) HasSlot() bool { return t.slot }
@@ -93,7 +93,7 @@ func (t *Turn) SuspectAllowed() bool { return t.allowed }
 // HasGroupSlot reports whether other jobs of its group may run beside the one that it is to claim.
 func (t *Turn) HasGroupSlot() bool { return t.groupSlot }
 
-// Request returns what is to be claimed: the turn's group is number 0, and those of With follow.
+// Request returns what is to be claimed: the groups are numbered as All has them.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
 	r.Jobs, r.Slot, r.GroupSlot, r.SuspectAllowed = t.jobs, t.slot, t.groupSlot, t.allowed

@@ -111,7 +111,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	t.suspects.leave(turn)
 	t.lanes.end(turn.Queue)
 	t.lanes.probes.landed(turn)
-	for _, back := range append([]*Turn{turn}, turn.with...) {
+	for _, back := range turn.All() {
 		end := back.paid()
 		t.put(back)
 		end()
@@ -291,7 +291,7 @@ func (t *Turns) Return(queue string, next *Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lanes.stay(queue, next)
-	for _, turn := range slices.Backward(append([]*Turn{next}, next.with...)) {
+	for _, turn := range slices.Backward(next.All()) {
 		turn.returned, turn.spent = true, max(turn.spent-1, 0)
 		t.done(turn, Outcome{More: true, Priority: turn.priority, Untried: turn.suspect, NoCompany: turn.noCompany})
 		turn.returned = false

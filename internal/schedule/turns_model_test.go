@@ -99,7 +99,7 @@ func (d *dispatch) announce(key groups.Key, id int64) {
 
 // take is a lane's: it has the group now, and must be the only one.
 func (d *dispatch) take(t *rapid.T, turn *Turn) {
-	for _, turn := range append([]*Turn{turn}, turn.with...) {
+	for _, turn := range turn.All() {
 		require.NotContains(t, d.lanes, turn.Key, "two lanes have it")
 		require.Equal(t, withLane, turn.state)
 		d.lanes[turn.Key] = turn

@@ -101,7 +101,7 @@ var discovery = []Mutant{
 		in("fifo/conclude.go", "	delay := failed.delay\n", "	delay := 0 * failed.delay\n")),
 	plant("company-left-behind", "a group that was handed to a lane which stops is offered again",
 		test("internal/schedule", "TestNextReturnsTheCompany"),
-		in(turnsFile, "append([]*Turn{turn}, turn.with...)", "[]*Turn{turn}")),
+		in(turnsFile, "range turn.All()", "range []*Turn{turn}")),
 	plant("breaker-never-opens", "jobs of a queue that is unavailable are tried as fast as ever",
 		test("fifo", "TestOutage"), in(probeFile, "	sickGroups = tuning.Few + 1\n", "	sickGroups = 1 << 30\n")),
 	plant("breaker-never-closes", "a queue that is available again is worked one job at a time for ever",
