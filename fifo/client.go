@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
@@ -92,7 +90,7 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	if c.schema, err = schema.Parse(c.cfg.Schema); err != nil {
 		c.err = fmt.Errorf("%w: Schema: %w", ErrInvalidConfig, err)
 	}
-	c.sqlDB = sql.OpenDB(lease.Lending(connector{stdlib.GetPoolConnector(pool)}))
+	c.sqlDB = sql.OpenDB(lease.Lending(pool))
 	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them
 	c.db = bun.NewDB(c.sqlDB, pgdialect.New())
 	c.announce.init(c)
@@ -239,20 +237,4 @@ func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
 		c.asked.Store(true)
 	}
 	return c.check(ctx, tx.db)
-}
-
-// A connector is the pool's, and looks at each connection that it gives: the setting may differ between them, and
-// change.
-type connector struct{ driver.Connector }
-
-func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := c.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := conforming.Check(conn.(*stdlib.Conn).Conn().PgConn()); err != nil {
-		_ = conn.Close() // back to the pool
-		return nil, err
-	}
-	return conn, nil
 }

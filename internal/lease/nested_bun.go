@@ -8,8 +8,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/internal/conforming"
 )
 
 // nestedBun is a bun.Tx that BunTx has returned.
@@ -85,8 +88,8 @@ func (t *ticket) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 }
 
 // Lending returns a Connector for a Dialer's DB: a job's transaction, begun on it, is nested in that of its lane. All
-// else goes to base. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
-func Lending(base driver.Connector) driver.Connector { return lending{base} }
+// else goes to the pool. The sql.DB must keep no idle connections (SetMaxIdleConns), so that each transaction asks.
+func Lending(pool *pgxpool.Pool) driver.Connector { return lending{stdlib.GetPoolConnector(pool)} }
 
 type lending struct{ driver.Connector }
 
@@ -94,7 +97,16 @@ func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && !t.void.Load() {
 		return laneConn{t.loan.lane.conn, t.loan, t}, nil
 	}
-	return c.Connector.Connect(ctx)
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Each is looked at: the settings may differ between them, and change.
+	if err := conforming.Check(conn.(*stdlib.Conn).Conn().PgConn()); err != nil {
+		_ = conn.Close() // back to the pool
+		return nil, err
+	}
+	return conn, nil
 }
 
 // laneConn is a lane's connection without the power to end it.

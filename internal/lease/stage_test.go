@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -49,7 +48,7 @@ func (s *stage) again(t *testing.T) *stage {
 // dialer returns one whose lanes know how to settle.
 func (s *stage) dialer(bounds Bounds) *Dialer {
 	s.Helper()
-	db := sql.OpenDB(Lending(stdlib.GetPoolConnector(s.Pool)))
+	db := sql.OpenDB(Lending(s.Pool))
 	db.SetMaxIdleConns(0)
 	s.Cleanup(func() { _ = db.Close() })
 	return &Dialer{
