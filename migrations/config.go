@@ -1,7 +1,6 @@
 package migrations
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,21 +13,6 @@ const (
 	defaultLockTimeout = 2 * time.Second
 	defaultLockTries   = 10
 )
-
-// name returns the schema that c, which may be nil, names.
-func (c *Config) name() (schema.Name, error) {
-	return parse(cmp.Or(c, &Config{}).Schema)
-}
-
-// locking returns how long to wait for each table lock, less than 0 for as long as it takes, and how often to try.
-func (c *Config) locking() (timeout time.Duration, tries int, err error) {
-	c = cmp.Or(c, &Config{})
-	timeout, tries = cmp.Or(c.LockTimeout, defaultLockTimeout), cmp.Or(c.LockTries, defaultLockTries)
-	if tries < 0 {
-		return 0, 0, fmt.Errorf("%w: LockTries %d is negative", ErrConfig, tries)
-	}
-	return timeout, tries, nil
-}
 
 // lockSetting returns a value of the server's setting lock_timeout: milliseconds, of which 0 are no limit.
 func lockSetting(timeout time.Duration) string {

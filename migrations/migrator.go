@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,19 +35,18 @@ func migratorOf(pool *pgxpool.Pool, cfg *Config) (*migrator, error) {
 }
 
 func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
-	name, err := cfg.name()
+	c := cmp.Or(cfg, &Config{})
+	name, err := parse(c.Schema)
 	if err != nil {
 		return nil, err
+	}
+	if c.LockTries < 0 {
+		return nil, fmt.Errorf("%w: LockTries %d is negative", ErrConfig, c.LockTries)
 	}
 	steps, err := load(fsys)
-	if err != nil {
-		return nil, err
-	}
-	timeout, tries, err := cfg.locking()
-	if err != nil {
-		return nil, err
-	}
-	return &migrator{name, steps, timeout, tries, cfg != nil && cfg.DropJobs}, nil
+	return &migrator{
+		name, steps, cmp.Or(c.LockTimeout, defaultLockTimeout), cmp.Or(c.LockTries, defaultLockTries), c.DropJobs,
+	}, err
 }
 
 // to takes the steps from the version found to target, if any.

@@ -196,10 +196,10 @@ func TestLockSettings(t *testing.T) {
 		require.Equal(t, want, lockSetting(d), d)
 	}
 	for _, c := range []*Config{nil, {}} {
-		timeout, tries, err := c.locking()
+		m, err := newMigrator(files, c)
 		require.NoError(t, err)
-		require.Equal(t, 2*time.Second, timeout)
-		require.Equal(t, 10, tries)
+		require.Equal(t, 2*time.Second, m.lockTimeout)
+		require.Equal(t, 10, m.lockTries)
 	}
 	require.ErrorIs(t, Up(t.Context(), nil, &Config{LockTries: -1}), ErrConfig)
 }
