@@ -2,8 +2,8 @@
 // way, no transaction is open and no connection is taken (Settings.SessionLease).
 //
 // An endpoint that is busy has its tenant wait, one that is gone makes dead letters, another error is tried again. A
-// call carries the job's id and a fencing token: with these an endpoint can take each event once, and nothing from a
-// former holder.
+// call carries the event's id, which is the same in each attempt and behind a redrive, and a fencing token: with these
+// an endpoint can take each event once, and nothing from a former holder.
 //
 // It makes its schema, webhooks_example, anew in the database that DATABASE_URL names, and serves the endpoints itself:
 //
@@ -38,6 +38,12 @@ const (
 	count   = "SELECT count(*) FROM webhooks_example.deliveries"
 )
 
+// An event is what a message says.
+type event struct {
+	ID   string `json:"id"` // the producer's: a job may get another id
+	What string `json:"what"`
+}
+
 // A sender makes the calls. Its client has a timeout: nothing else ends a call that hangs.
 type sender struct {
 	http http.Client
@@ -45,7 +51,7 @@ type sender struct {
 }
 
 // handle delivers one event.
-func (s *sender) handle(ctx context.Context, job *fifo.Job) error {
+func (s *sender) handle(ctx context.Context, job *fifo.Job, e event) error {
 	token, err := job.Fence(ctx)
 	if err != nil {
 		return err
@@ -54,22 +60,20 @@ func (s *sender) handle(ctx context.Context, job *fifo.Job) error {
 	if err != nil {
 		return fifo.DeadLetter(err) // it is the same the next time
 	}
-	req.Header.Set("Idempotency-Key", strconv.FormatInt(job.ID, 10)) // an attempt may be cut off behind the call
+	req.Header.Set("Idempotency-Key", e.ID) // an attempt may be cut off behind the call
 	req.Header.Set("Fencing-Token", strconv.FormatInt(token, 10))
 	answer, err := s.http.Do(req)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	switch answer.StatusCode {
-	case http.StatusTooManyRequests: // no attempt is counted
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		return fifo.Snooze(time.Duration(seconds)*time.Second, errors.New(answer.Status))
-	case http.StatusGone:
-		return fifo.DeadLetter(errors.New(answer.Status))
-	case http.StatusOK:
-	default:
-		return errors.New(answer.Status)
+	switch status := errors.New(answer.Status); {
+	case answer.StatusCode == http.StatusTooManyRequests: // no attempt is counted
+		return fifo.Snooze(retryAfter(answer), status)
+	case answer.StatusCode == http.StatusGone:
+		return fifo.DeadLetter(status)
+	case answer.StatusCode/100 != 2:
+		return status
 	}
 	tx, err := job.PgxTx(ctx) // now a connection is taken, until the handler returns
 	if err != nil {
@@ -77,6 +81,17 @@ func (s *sender) handle(ctx context.Context, job *fifo.Job) error {
 	}
 	_, err = tx.Exec(ctx, deliver, job.ID, job.GroupID)
 	return err
+}
+
+// retryAfter returns how long an endpoint wants to be left alone, which it says in seconds or as a date: at least a
+// second, also if it says nothing.
+func retryAfter(answer *http.Response) time.Duration {
+	text := answer.Header.Get("Retry-After")
+	if date, err := http.ParseTime(text); err == nil {
+		return max(time.Until(date), time.Second)
+	}
+	seconds, _ := strconv.Atoi(text)
+	return time.Duration(max(seconds, 1)) * time.Second
 }
 
 func main() {
@@ -110,7 +125,8 @@ func run(ctx context.Context) (err error) {
 	var msgs []fifo.Message
 	for i := range tenants * each {
 		msgs = append(msgs, fifo.Message{
-			Queue: "events", GroupID: fmt.Sprint("tenant-", i%tenants), Payload: strconv.Itoa(i / tenants),
+			Queue: "events", GroupID: fmt.Sprint("tenant-", i%tenants),
+			Payload: event{ID: fmt.Sprint("event-", i), What: fmt.Sprint("order ", i/tenants)},
 		})
 	}
 	if _, err = client.Enqueue(ctx, msgs...); err != nil {
@@ -123,7 +139,7 @@ func run(ctx context.Context) (err error) {
 		Client: client, Concurrency: 4, SessionConcurrency: tenants,
 		Retry: fifo.Backoff(100*time.Millisecond, time.Minute),
 	}
-	worker.Handle("events", s.handle)
+	worker.Handle("events", fifo.JSON(s.handle))
 	work, done := context.WithTimeout(ctx, time.Minute)
 	defer done()
 	ended := make(chan error, 1)
