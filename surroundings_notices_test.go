@@ -146,11 +146,16 @@ func prepare(ctx context.Context, client *fifo.Client, pool *pgxpool.Pool, m fif
 	if err != nil {
 		return err
 	}
-	_, err = client.EnqueuePgxTx(ctx, tx, m)
+	err = prepareTx(ctx, client, tx, m, name)
+	_ = tx.Rollback(ctx) // nothing is left of it
+	return err
+}
+
+func prepareTx(ctx context.Context, client *fifo.Client, tx pgx.Tx, m fifo.Message, name string) error {
+	_, err := client.EnqueuePgxTx(ctx, tx, m)
 	if err == nil {
 		_, err = tx.Exec(ctx, "PREPARE TRANSACTION '"+name+"'")
 	}
-	_ = tx.Rollback(ctx) // nothing is left of it
 	return err
 }
 
@@ -182,6 +187,11 @@ func TestPreparedEnqueue(t *testing.T) {
 		"InTx goes on": func(group, name string) error { // on the connection, which has nothing more to do with it
 			err := prepare(ctx, one, pool, message(group, task{}), name)
 			return errors.Join(err, one.InTx(ctx, func(pgx.Tx) error { return nil }))
+		},
+		"in InTx": func(group, name string) error {
+			return s.client.InTx(ctx, func(tx pgx.Tx) error {
+				return prepareTx(ctx, s.client, tx, message(group, task{}), name)
+			})
 		},
 		"bun": func(group, name string) error {
 			tx, err := s.client.DB().BeginTx(ctx, nil)

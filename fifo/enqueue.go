@@ -101,7 +101,9 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		conn, begun := tx.Conn(), time.Now()
 		err := f(tx)
-		xids = c.announce.on(conn, begun) // now: after the commit the connection may be somebody else's
+		if conn.PgConn().TxStatus() != 'I' { // else f has ended it, or prepared it: that is asked
+			xids = c.announce.on(conn, begun) // now: after the commit the connection may be somebody else's
+		}
 		return err
 	})
 	if err == nil {
