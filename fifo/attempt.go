@@ -323,7 +323,7 @@ var (
 func (a *attempt) failCall(r *result, delay time.Duration) lease.Call {
 	job, f, name := r.job, r.failure, a.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
-	kind, text, stack := []byte(f.kind), []byte(scrub(f.err.Error(), maxErrorBytes)),
+	kind, text, stack := []byte(f.kind), []byte(scrub(textOf(f.err), maxErrorBytes)),
 		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
 	us := []byte(strconv.FormatInt(delay.Microseconds(), 10))

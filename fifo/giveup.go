@@ -66,9 +66,9 @@ func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		case r.failure == usedUp:
 			return lease.Call{Statement: blockUsedUpStmt, Args: append(args, []byte(reason))}
 		case says[undecodable](err):
-			reason = err.Error()
+			reason = textOf(err)
 		default:
-			reason += ": " + err.Error()
+			reason += ": " + textOf(err)
 		}
 		reason = scrub(reason, MaxReasonBytes-len("…"))
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason)), Job: r.job.ID}

@@ -78,7 +78,7 @@ func (c hooks) start(
 }
 
 // catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not
-// return here, and err is set all the same. The methods of err may be called anywhere then.
+// return here, and err is set all the same. The methods of err may be called anywhere then, but for Error: see textOf.
 func catch(err *error, who string, f func() error) {
 	recovering(who, func() {
 		*err = f()
@@ -151,6 +151,10 @@ func tryMethods(err error) {
 	}
 	_ = newFailure(err, nil, 0)
 }
+
+// textOf returns what an error says, or that it panics: what it tells of may have ended since try asked it. Package fmt
+// sees to that.
+func textOf(err error) string { return fmt.Sprint(err) }
 
 // unusable returns what stands for an error whose methods panicked with why, while the stack is still there.
 func unusable(err error, why any) *PanicError {

@@ -84,6 +84,31 @@ func testRetryInPlace(t *testing.T, by lease) {
 	}, w.Stats())
 }
 
+// briefly is an error whose text can be asked for once: what it tells of ends with the handler.
+type briefly struct{ asked bool }
+
+func (e *briefly) Error() string {
+	if e.asked {
+		panic("it has ended")
+	}
+	e.asked = true
+	return "it says so"
+}
+
+// A worker survives an error that panics behind the handler, and records that.
+func TestErrorThatPanicsLater(t *testing.T) {
+	b := newBed(t)
+	b.send("g", nil)
+	w := b.worker(func(context.Context, *fifo.Job) error { return new(briefly) }, oneLane)
+	w.MaxAttempts = 2
+	b.work(w)
+	for _, f := range only(t, b.deadLetters()).Failures {
+		require.Contains(t, f.Error, "it has ended")
+	}
+	outcomes, _, _ := b.ledger.of("g")
+	require.Equal(t, []fifo.Outcome{fifo.Retried, fifo.Buried}, outcomes)
+}
+
 func TestOutcomes(t *testing.T) {
 	plain := errors.New("plain")
 	odd := error((*oddError)(nil))

@@ -68,7 +68,7 @@ func (t *teller) end(log *slog.Logger) {
 
 // briefErr returns err, or one with the beginning of its text if that is longer than what a Failure keeps.
 func briefErr(err error) error {
-	if text := err.Error(); len(text) > maxErrorBytes {
+	if text := textOf(err); len(text) > maxErrorBytes {
 		return errors.New(scrub(text, maxErrorBytes))
 	}
 	return err
