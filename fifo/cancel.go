@@ -43,9 +43,10 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 // it, whichever job of it runs, and ends another session only if that has had the group's row locked for a second: the
 // handler has the job's transaction. The attempt is lost as above, and nothing of it commits, whatever the handler
 // returns. Its context ends with ErrLost when the worker hears of it, by a notice as of Cancel. A worker that hears
-// none finds out when the handler asks for the transaction, or returns. Other groups of its batch (BatchGroups) run
-// again: uncounted, unless the handlers had the transaction, whose session was ended. The group is taken by an UPDATE,
-// which a rollback undoes. An admin may do it without the right to end sessions.
+// none finds out when the handler asks for the transaction, or returns; until then the job counts for Settings.Limit.
+// Other groups of its batch (BatchGroups) run again: uncounted, unless the handlers had the transaction, whose session
+// was ended. The group is taken by an UPDATE, which a rollback undoes. An admin may do it without the right to end
+// sessions.
 func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	if s.level != ofGroup {
 		return false, fmt.Errorf("%w: Terminate is for a group", ErrInvalidID)

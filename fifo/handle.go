@@ -130,6 +130,9 @@ func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) 
 	defer report.Stop()
 	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
 	for !returned && gone == nil {
+		if a.taken(tasks) {
+			a.holder.FreeSlot()
+		}
 		select {
 		case err = <-result:
 			returned = true

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -144,6 +145,13 @@ func (h *holding) cause(tasks []task) error {
 		}
 	}
 	return nil
+}
+
+// taken reports whether an operator has taken the tasks' group from the session.
+func (h *holding) taken(tasks []task) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return errors.Is(h.cause(tasks), ErrLost)
 }
 
 // notToBegin reports whether a task is canceled already.

@@ -61,6 +61,7 @@ type holder interface {
 	Mark(ctx context.Context, heads []*lease.Held) error
 	Loan() *lease.Loan
 	Lend(ctx context.Context, handler func()) error
+	FreeSlot()
 	KeepWrites(ctx context.Context) error
 	Used() bool
 	Missed() lease.Miss

@@ -136,6 +136,22 @@ func (b *Borrower) settled(heads []*Held) {
 	}
 }
 
+// FreeSlot gives the slots back of what is held, if its queue has a limit: an operator has taken the group from the
+// session, and the handler runs on for as long as it likes.
+func (b *Borrower) FreeSlot() {
+	var slots []release
+	b.mu.Lock()
+	for _, h := range keptHeads(b.hold) {
+		if h.slot != 0 {
+			slots, h.slot = append(slots, release{Key: h.Key, slot: h.slot}), 0
+		}
+	}
+	b.mu.Unlock()
+	if len(slots) > 0 {
+		_ = b.session.do(&ask{releases: slots}) // if not, the session is dead, and the slot is free
+	}
+}
+
 // release lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
 func (b *Borrower) release(heads []*Held, next int64) error {
 	if len(heads) == 0 {

@@ -91,6 +91,9 @@ func (l *Lane) Missed() Miss { return l.claims.missed }
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
 func (l *Lane) Used() bool { return l.used }
 
+// FreeSlot does nothing: a slot is free when the transaction has ended that has it.
+func (l *Lane) FreeSlot() {}
+
 func (l *Lane) pipeline(ctx context.Context) *pipeline {
 	return l.last.reuse(l.pg().StartPipeline(ctx), l.stmts, l.pooled)
 }
