@@ -132,8 +132,11 @@ func (r *result) test(ctx context.Context, g *gate, dir, overlay string) {
 	for _, m := range failedTest.FindAllSubmatch(output, -1) {
 		r.by = append(r.by, string(m[1]))
 	}
-	if bytes.Contains(output, []byte("panic: test timed out")) {
+	switch {
+	case bytes.Contains(output, []byte("panic: test timed out")):
 		r.by = append(r.by, "(never ends)")
+	case len(r.by) == 0 && bytes.Contains(output, []byte("\npanic: ")):
+		r.by = append(r.by, "(ends the process)")
 	}
 	if err != nil && len(r.by) == 0 {
 		r.err = fmt.Errorf("%w: %s", err, lastLine(output))
