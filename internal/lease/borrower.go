@@ -127,10 +127,7 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 
 // settled says that heads are settled, which has let their groups go, and gives the slot back.
 func (b *Borrower) settled(heads []*Held) {
-	slots := slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })
-	if len(slots) > 0 { // the groups are free
-		_ = b.session.do(&ask{releases: slots}) // if not, the session is dead, and the slot is free
-	}
+	b.free(slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })) // the groups are
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
 	}
@@ -147,8 +144,13 @@ func (b *Borrower) FreeSlot() {
 		}
 	}
 	b.mu.Unlock()
+	b.free(slots)
+}
+
+// free gives slots back. If it cannot, the session is dead, and they are free.
+func (b *Borrower) free(slots []release) {
 	if len(slots) > 0 {
-		_ = b.session.do(&ask{releases: slots}) // if not, the session is dead, and the slot is free
+		_ = b.session.do(&ask{releases: slots})
 	}
 }
 
