@@ -57,6 +57,29 @@ func TestPausesAndResume(t *testing.T) {
 	require.Len(t, b.pauses(), 2, "its groups stay paused")
 }
 
+// Pausing says what it finds: whether it was paused, and how many jobs it has.
+func TestPauseSaysWhatItFinds(t *testing.T) {
+	b := newBed(t)
+	b.plant("q", 2, "a", "b")
+	for _, x := range []struct {
+		s    fifo.Scope
+		was  bool
+		jobs int
+	}{
+		{b.q.Group("a"), false, 2},
+		{b.q.Group("a"), true, 2},
+		{b.q.Group("c"), false, 0},
+		{b.q, false, 4},
+		{b.q, true, 4},
+		{b.client.Queue("typo"), false, 0},
+	} {
+		was, jobs, err := x.s.Pause(t.Context(), "")
+		require.NoError(t, err)
+		require.Equal(t, x.was, was, x.s)
+		require.Equal(t, x.jobs, jobs, x.s)
+	}
+}
+
 func TestInvalidReason(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"a\x00b", "\xff", strings.Repeat("x", fifo.MaxReasonBytes+1)} {

@@ -131,38 +131,6 @@ func TestTerminateInABatchBySession(t *testing.T) {
 	require.NotContains(t, ran, "c/2")
 }
 
-// A handler that goes on after its group was taken is none of those that its queue may run.
-func TestTerminateFreesTheSlot(t *testing.T) {
-	pgtest.OverAll(t, leases, func(t *testing.T, by lease) {
-		pgtest.OverAll(t, map[string]bool{"in its transaction": true, "outside": false}, func(t *testing.T, inTx bool) {
-			b := by.on(newList(t))
-			b.ledger.overlaps = true
-			b.limit(0, 1)
-			b.send("g", nil)
-			h, release := newBlocking(), make(chan struct{})
-			b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
-				if inTx {
-					if err := note(ctx, job); err != nil {
-						return err
-					}
-				}
-				err := h.handle(ctx, job)
-				<-release
-				return err
-			}))
-			receive(t, h.started, "a handler")
-			b.listening()
-			require.True(t, b.terminates(b.q.Group("g")))
-			require.ErrorIs(t, receive(t, h.causes, "the end of its context"), fifo.ErrLost)
-			began := make(chan struct{})
-			b.run(b.worker(func(context.Context, *fifo.Job) error { close(began); return nil }))
-			receive(t, began, "its successor")
-			close(release)
-			b.drained()
-		})
-	})
-}
-
 // Terminate ends no transaction that completes jobs of other groups as well.
 func TestTerminateBesideCompletions(t *testing.T) {
 	b := bySession.on(newBed(t))
