@@ -76,7 +76,7 @@ type Message struct {
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the
-	// transaction that replaces, a second at most for each job.
+	// transaction that replaces, a second at most.
 	Replace bool
 }
 

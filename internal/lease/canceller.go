@@ -38,7 +38,9 @@ func (c *canceller) cancel(deadline time.Time) {
 	for n := 1; ctx.Err() == nil; n++ {
 		// If it fails nothing was sent, and the next one may not fail.
 		if err := c.conn.CancelRequest(ctx); err == nil && ctx.Err() != nil {
-			c.late()
+			if s, ok := c.conn.Conn().(*stream); ok {
+				s.cancelledLate()
+			}
 			return
 		}
 		// The request may be on its way within the server, from its answer on: it must not cancel the next statement.
@@ -48,15 +50,6 @@ func (c *canceller) cancel(deadline time.Time) {
 			return
 		case <-time.After(rest.Nth(n, tuning.Slow, tuning.Grace)):
 		}
-	}
-}
-
-// late says that a request is on its way which the server has not answered in time: it may still cancel what runs then.
-// That must be nobody else's, so the connection goes on to no other job.
-func (c *canceller) late() {
-	if s, ok := c.conn.Conn().(*stream); ok {
-		s.late.Store(true)
-		s.spoiled.Store(true)
 	}
 }
 

@@ -41,9 +41,6 @@ const (
 	stmtReleaseBatch = "pgfifo_release_batch"
 	stmtConstraints  = "pgfifo_constraints"
 	stmtCursors      = "pgfifo_cursors"
-	stmtLockTable    = "pgfifo_lock_table"
-	stmtWaitBehind   = "pgfifo_wait_behind"
-	stmtWaitLong     = "pgfifo_wait_long"
 )
 
 var savepointSQL = map[string]string{
@@ -52,11 +49,6 @@ var savepointSQL = map[string]string{
 	stmtReleaseBatch: "RELEASE SAVEPOINT " + batchSavepoint,
 	stmtConstraints:  "SET CONSTRAINTS ALL IMMEDIATE",
 	stmtCursors:      "CLOSE ALL",
-	// Somebody may keep a job open that is behind the head of a batch, and is waited for this long. A lock on the whole
-	// table, of CREATE INDEX say, is waited for before, and for as long as it takes.
-	stmtLockTable:  "LOCK TABLE pgfifo.jobs IN ROW EXCLUSIVE MODE",
-	stmtWaitBehind: "SET LOCAL lock_timeout = '1s'",
-	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }
 
 // ErrGivenBack is returned by Step when the jobs of a batch could not be settled, because what their handlers wrote

@@ -27,7 +27,7 @@ const (
 // prepares one when it first uses it.
 var ownTexts = func() map[string]string {
 	own := texts.Prepared()
-	for _, notPrepared := range []string{"fence", "fence_claim", "mark", "relock", "relock_group_slot"} {
+	for _, notPrepared := range []string{"end_wait", "fence", "fence_claim", "mark", "relock", "relock_group_slot"} {
 		delete(own, ownPrefix+notPrepared)
 	}
 	for look, name := range slotLooks {

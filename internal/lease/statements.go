@@ -38,6 +38,8 @@ const ( // names of prepared statements
 	stmtBound        = "pgfifo_bound"
 	stmtBoundRest    = "pgfifo_bound_rest"
 	stmtBarely       = "pgfifo_barely"
+	stmtWaitToTake   = "pgfifo_wait_to_take"
+	stmtWaitLong     = "pgfifo_wait_long"
 	stmtLocal        = "pgfifo_local"
 
 	stmtLockSlot       = "pgfifo_lock_slot"

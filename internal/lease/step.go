@@ -58,6 +58,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	case !l.inTx && next == nil:
 		return nil, true, nil
 	}
+	answered := l.watchBehind(ctx, calls)
 	p := l.pipeline(ctx)
 	sent := l.sendCalls(p, calls)
 	sent.committed = l.sendEnd(p, next)
@@ -67,7 +68,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		defer func() { l.claims.claim.hold = nil }() // its payloads would stay in memory until the next claim
 	}
 	l.forget()
-	if settled, err = l.became(ctx, p, sent, p.exchange()); err != nil {
+	err = p.exchange()
+	answered()
+	if settled, err = l.became(ctx, p, sent, err); err != nil {
 		return nil, settled, err
 	}
 	if next != nil {
@@ -160,10 +163,6 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 	case behind:
 		p.send(stmtBatch, nil, nil)
 	}
-	if behind {
-		p.send(stmtLockTable, nil, nil)
-		p.send(stmtWaitBehind, nil, nil)
-	}
 	released = len(p.answers)
 	if behind {
 		for _, c := range calls {
@@ -171,7 +170,6 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 				p.sendCall(c, &p.noRow)
 			}
 		}
-		p.send(stmtWaitLong, nil, nil)
 	}
 	if l.batch || behind {
 		p.send(stmtReleaseBatch, nil, nil)

@@ -46,6 +46,13 @@ type stream struct {
 	late  atomic.Bool // a cancel request may be on its way
 }
 
+// cancelledLate says that a request is on its way which may still cancel what runs when it comes. That must be nobody
+// else's, so the connection goes on to no other job.
+func (s *stream) cancelledLate() {
+	s.late.Store(true)
+	s.spoiled.Store(true)
+}
+
 // lookAhead is how much of an answer a heartbeat reads for a handler that leaves it in the socket: not much beside what
 // a lane may have in memory anyway.
 const lookAhead = maxBatchBytes / 16

@@ -25,10 +25,12 @@ var boundSQL = map[string]string{
 		"1000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.now()))::integer::text, true)",
 	stmtBarely: "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)",
+	stmtWaitToTake: "SET LOCAL lock_timeout = '1s'",
+	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }
 
 // boundBy has the statements that bound a transaction.
-var boundBy = map[patience]string{waitToTake: stmtWaitBehind, waitBriefly: stmtBound, waitBarely: stmtBarely}
+var boundBy = map[patience]string{waitToTake: stmtWaitToTake, waitBriefly: stmtBound, waitBarely: stmtBarely}
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
