@@ -55,12 +55,10 @@ func (c *checker) checkProgress() {
 			what += ", of several at once"
 		}
 		c.latency[what] = append(c.latency[what], w.took())
-		took := w.took()
-		kept := c.away(w.ready, w.turn.start) + c.ran(w.turn.proc, w.ready, w.turn.start)
-		if took > startsWithin && took-kept > startsWithin && took-kept > unlucky*c.meanwhile(waits, w) {
+		if waited := c.waited(w); waited > startsWithin && waited > unlucky*c.meanwhile(waits, w) {
 			c.broken("I12", w.ready+startsWithin, w.turn.group, []int64{w.turn.job},
 				"job %d might have begun %v before it did",
-				w.turn.job, time.Duration(took).Round(time.Millisecond))
+				w.turn.job, time.Duration(w.took()).Round(time.Millisecond))
 		}
 		in := func(t window) bool { return t.from <= w.turn.start && w.turn.start <= t.until }
 		switch {
@@ -131,10 +129,15 @@ func (c *checker) meanwhile(waits []wait, w *wait) int64 {
 	return c.mean(others)
 }
 
-// mean returns how long jobs waited, less the time in which nobody was at work; 0 for none.
+// waited returns how long a job waited, less the time in which nobody was at work, or its process did not get to run.
+func (c *checker) waited(w *wait) int64 {
+	return max(w.took()-c.away(w.ready, w.turn.start)-c.ran(w.turn.proc, w.ready, w.turn.start), 0)
+}
+
+// mean returns how long jobs waited; 0 for none.
 func (c *checker) mean(list []*wait) (sum int64) {
 	for _, w := range list {
-		sum += max(w.took()-c.away(w.ready, w.turn.start), 0)
+		sum += c.waited(w)
 	}
 	return sum / int64(max(len(list), 1))
 }

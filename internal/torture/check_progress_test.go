@@ -80,6 +80,15 @@ func TestBrokenProgressHistories(t *testing.T) {
 			b.many(10, 30, 5).clash(3)
 			b.many(50, 30, 10).mark("cleared", "", 0).bury(2, 900, 1)
 		}},
+		"jobs wait beside a group in trouble, and for their process": {"", func(b *book) {
+			b.many(10, 30, 5).clash(3)
+			for id := int64(50); id < 53; id++ {
+				b.send(id, id, 1, resOK).later(3000).event(0, evStall, 0, 0, 0, 3000*ms, "-").later(2800)
+				b.done(0, id, 1, 1)
+			}
+			b.many(60, 27, 5)
+			b.mark("cleared", "", 0).bury(2, 900, 1)
+		}},
 		"delayed jobs start late":       {"I12", func(b *book) { b.many(10, 30, 5); b.delayed(1500) }},
 		"delayed jobs start punctually": {"", func(b *book) { b.many(10, 30, 5); b.delayed(500) }},
 		"a job that cannot be given up is tried again and again": {"I12", func(b *book) {
