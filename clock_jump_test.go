@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgserver"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 	"github.com/pgfifo/pgfifo/internal/pgtest/receipt"
+	"github.com/pgfifo/pgfifo/internal/pgtest/wallclock"
 )
 
 // A worker's wall clock may jump as it likes, forward, back, by years, while everything is under way: handlers,
@@ -26,15 +26,17 @@ import (
 // clock is right.
 func TestClockJump(t *testing.T) {
 	t.Parallel()
-	if jumpWall == nil {
+	if os.Getenv(jumping) == "" {
 		inJumpingProcess(t)
 		return
 	}
 	wall, mono := time.Now().Round(0), time.Now()
-	jumpWall(7200)
+	if !wallclock.Jump(2 * time.Hour) {
+		t.Skip("the wall clock of one process cannot be moved here")
+	}
 	require.Greater(t, time.Now().Round(0).Sub(wall), time.Hour, "the wall clock does not jump")
 	require.Less(t, time.Since(mono), time.Hour, "the monotonic clock does")
-	jumpWall(0)
+	wallclock.Jump(0)
 
 	c := newClocks(t)
 	want := make(map[string][]int64)
@@ -171,7 +173,7 @@ func (c *clocks) jump(round string, by time.Duration) {
 	c.has("the job that passes a late one", passed, 1)
 	c.has("the job that fails", fails, 1)
 
-	jumpWall(int64(by / time.Second))
+	wallclock.Jump(by)
 	require.NoError(c, tx.Commit(c.Context()))
 	c.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 		WHERE datname = current_database() AND application_name = 'jumping' AND query LIKE 'LISTEN %'`)
@@ -192,65 +194,22 @@ func (c *clocks) jump(round string, by time.Duration) {
 	require.Greater(c, c.took[waits], clockTimeout/2, "by the handler's own watch, which starts late on a busy machine")
 }
 
-// jumpWall moves the wall clock of this process to so many seconds from the system's, and leaves the monotonic one
-// alone. It is nil but in a test binary that was built with such a clock.
-var jumpWall func(seconds int64)
+// jumping is set in the environment of a process whose wall clock jumps.
+const jumping = "PGFIFO_TEST_JUMPING"
 
-// No system has a wall clock per process that Go's runtime would look at. But Go can build a program with another file
-// in the place of one of its own: package time with an offset.
-const (
-	jumpInTime = `package time
-
-import "sync/atomic"
-
-var wallJump atomic.Int64
-
-// JumpWall is a test's.
-func JumpWall(seconds int64) { wallJump.Store(seconds) }
-`
-	jumpInTest = `package pgfifo_test
-
-import "time"
-
-func init() { jumpWall = time.JumpWall }
-`
-)
-
-// readings are how Now reads the clock, in one release of Go or another.
-var readings = []string{"\tsec, nsec, mono := runtimeNow()\n", "\tsec, nsec, mono := now()\n"}
-
-// jumping returns the files of a test binary with such a clock.
-func jumping(t *testing.T) map[string]string {
-	t.Helper()
-	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	require.NoError(t, err, "the go command builds a process with another clock")
-	std := filepath.Join(strings.TrimSpace(string(goroot)), "src", "time")
-	source, err := os.ReadFile(filepath.Join(std, "time.go"))
-	require.NoError(t, err)
-	patched, count := string(source), 0
-	for _, reading := range readings {
-		count += strings.Count(patched, reading)
-		patched = strings.Replace(patched, reading, reading+"\tsec += wallJump.Load()\n", 1)
-	}
-	require.Equal(t, 1, count, "this release of Go reads its clock in a way that the test knows")
-	return map[string]string{
-		filepath.Join(std, "time.go"): patched,
-		filepath.Join(std, "jump.go"): jumpInTime,
-		"clock_jump_added_test.go":    jumpInTest,
-	}
-}
-
-// inJumpingProcess runs the calling test once more in a process whose wall clock can jump, on the same server.
+// inJumpingProcess runs the calling test once more in a process of its own, on the same server: everything in that has
+// the same wall clock.
 func inJumpingProcess(t *testing.T) {
 	t.Helper()
-	if os.Getenv("PGFIFO_TEST_CLOCK") == "" {
-		t.Skip("PGFIFO_TEST_CLOCK is not set: it builds Go's standard library once more")
-	}
-	exe := buildWith(t, jumping(t))
+	exe, err := os.Executable()
+	require.NoError(t, err)
 	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
-	cmd.Env = append(os.Environ(), pgserver.EnvSource+"=url", pgserver.EnvURL+"="+pgtest.URL(t))
+	cmd.Env = append(os.Environ(), jumping+"=1", pgserver.EnvSource+"=url", pgserver.EnvURL+"="+pgtest.URL(t))
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	require.NoError(t, err)
+	if skipped := "--- SKIP: " + t.Name(); strings.Contains(string(out), skipped) {
+		t.Skip(skipped)
+	}
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
 }
