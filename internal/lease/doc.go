@@ -124,10 +124,11 @@
 //
 // A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and
 // reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
-// ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. The payloads of a
-// batch have 16 MiB together at most. Only the head bears evidence of a crash, is charged with the lost attempt, and
-// runs alone from then on, as every job does that has failed. If a lower id has become the head since that crash, the
-// batch that begins with it ends before the job that bears the mark.
+// ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. If he keeps that
+// open, he is waited for, for a second: then another session ends the statement that waits (behind.go), which costs
+// nothing where nobody waits. The payloads of a batch have 16 MiB together at most. Only the head bears evidence of a
+// crash, is charged with the lost attempt, and runs alone from then on, as every job does that has failed. If a lower
+// id has become the head since that crash, the batch that begins with it ends before the job that bears the mark.
 //
 // Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made
