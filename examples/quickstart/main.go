@@ -45,7 +45,7 @@ func main() {
 		}
 		return
 	}
-	transfers := flag.Int("transfers", 30_000, "how many transfers to make, 2000 or more; each is two jobs")
+	transfers := flag.Int("transfers", 10_000, "how many transfers to make, 2000 or more; each is two jobs")
 	flag.Parse()
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
