@@ -76,7 +76,8 @@ type Message struct {
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the
-	// transaction that replaces, a second at most.
+	// transaction that replaces, a second at most: two with a SessionLease, and longer while the worker's pool has no
+	// connection to spare.
 	Replace bool
 }
 

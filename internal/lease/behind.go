@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/rest"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -12,47 +15,74 @@ import (
 // edit, say, that is not committed. He is waited for a second. Then another session ends the statement that waits, and
 // the batch is given back. A lock_timeout in each batch's transaction would cost a fifth of what the batch does.
 
-// watchBehind watches the step that is about to be sent, and ends its wait for who keeps a job open behind the head of
-// a batch. Call answered when the step has been answered.
+// A waitBound bounds how long a step waits for who keeps a job open. The zero value bounds nothing.
 //
-// Without a Control pool, or while all of that is in use, the lane goes on waiting. A lock on the whole table, of
-// CREATE INDEX say, is waited for in any case, for as long as it takes.
-func (l *Lane) watchBehind(ctx context.Context, calls []Call) (answered func()) {
-	var texts []string
+// Without a Control pool, or while all of that is in use, or if its login is not the lane's, the lane goes on waiting.
+// A lock on the whole table, of CREATE INDEX say, is waited for in any case, for as long as it takes.
+type waitBound struct {
+	lane  *Lane
+	xid   int64
+	texts []string // of the statements that may wait
+
+	timer *time.Timer
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	ended bool // a statement of the step was cancelled, or none, but nothing behind the step will be
+	stray bool // nobody knows whether something was cancelled: what comes behind the step may be
+}
+
+// boundWait bounds the wait of a step that is about to be sent. Call end when the step has been answered.
+func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
+	b := &waitBound{lane: l}
 	for _, c := range calls {
 		if c.Behind {
-			texts = append(texts, l.stmts[c.Statement].SQL)
+			b.texts = append(b.texts, l.stmts[c.Statement].SQL)
 		}
 	}
-	if len(texts) == 0 || l.control == nil {
-		return func() {}
+	if len(b.texts) == 0 || l.control == nil {
+		return b
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	xid, done := l.hold.Seen.XID, make(chan struct{})
-	timer := time.AfterFunc(tuning.Wait, func() {
-		defer close(done)
-		for !l.endWait(ctx, xid, texts) && pause.For(ctx, tuning.Wait) == nil {
+	b.xid, b.done = l.hold.Seen.XID, make(chan struct{})
+	ctx, b.stop = context.WithCancel(ctx)
+	b.timer = time.AfterFunc(tuning.Wait, func() {
+		defer close(b.done)
+		for n := 1; ; n++ {
+			b.look(ctx)
+			if b.ended || pause.For(ctx, rest.Nth(n, tuning.Slow, tuning.Wait)) != nil {
+				return
+			}
 		}
 	})
-	return func() {
-		cancel()
-		if !timer.Stop() {
-			<-done
-		}
+	return b
+}
+
+// end returns when nothing more is asked or sent.
+func (b *waitBound) end() {
+	if b.timer == nil {
+		return
+	}
+	b.stop()
+	if !b.timer.Stop() {
+		<-b.done
 	}
 }
 
-// endWait reports whether a statement of the lane's was cancelled, or may yet be.
-func (l *Lane) endWait(ctx context.Context, xid int64, texts []string) bool {
-	conn, err := l.control.Acquire(ctx)
+// look ends the statement that waits, if it has done so for long enough. ctx ends with the step. But what has been sent
+// by then is waited for: when that is answered, no cancel is on its way.
+func (b *waitBound) look(ctx context.Context) {
+	conn, err := b.lane.control.Acquire(ctx)
 	if err != nil {
-		return false
+		return
 	}
 	defer conn.Release()
-	ended := false
-	err = conn.QueryRow(ctx, statement("end_wait"), xid, texts).Scan(&ended)
-	if ended = ended || err != nil; ended {
-		l.stream.cancelledLate()
-	}
-	return ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.lane.bounds.Silence)
+	defer cancel()
+	var batch pgx.Batch
+	batch.Queue(beginSQL)
+	batch.Queue("SET LOCAL ROLE NONE")
+	batch.Queue(statement("end_wait"), b.xid, b.texts).QueryRow(func(row pgx.Row) error { return row.Scan(&b.ended) })
+	batch.Queue(commitSQL)
+	err = conn.SendBatch(ctx, &batch).Close()
+	b.stray = b.stray || err != nil && !Refused(err)
 }

@@ -1,8 +1,13 @@
 package lease
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -26,6 +31,7 @@ func TestJobBehindTheHeadIsKeptOpen(t *testing.T) {
 		"both are not there then": {open: edit, also: "DELETE FROM pgfifo.jobs WHERE id = 2"},
 	}, func(t *testing.T, x row) {
 		s := newStage(t)
+		s.Alter("lock_timeout = 0") // whatever the server's is
 		s.Exec("CREATE TABLE effects (v text)")
 		s.Enqueue(3, "a")
 		l := s.lane()
@@ -34,17 +40,27 @@ func TestJobBehindTheHeadIsKeptOpen(t *testing.T) {
 		if x.used {
 			require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "1") }))
 		}
-		first, second := s.Session(), s.Session()
+		second, first := s.Session(), s.Session() // they are closed in the other order
 		first.Do("BEGIN; " + x.open)
 		if x.also != "" {
 			second.Start(x.also)
 			s.Until(func() bool { return s.Blocked(second.PgConn().PID()) })
 		}
-		require.ErrorIs(t, s.unsettled(l, append(succeed(h), behind(h)), nil), ErrGivenBack)
+		s.givesBack(l, h)
 		first.Do("ROLLBACK")
 		require.Empty(t, pgtest.Column[string](s.DB, "SELECT v FROM effects"))
 		require.False(t, s.lost("a"), "nobody has died")
 	})
+}
+
+// givesBack settles a batch that has to wait for somebody.
+func (s *stage) givesBack(l *Lane, h *Hold) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), pgtest.Patient)
+	defer cancel()
+	_, settled, err := l.Step(ctx, append(succeed(h), behind(h)), nil)
+	require.ErrorIs(s, err, ErrGivenBack)
+	require.False(s, settled)
 }
 
 // Other waits of a batch are not ended: that of what a handler has left to the end of its transaction, say.
@@ -76,4 +92,138 @@ func TestBatchWaitsForItsTrigger(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 11, pgtest.One[int](s.DB, "SELECT n FROM audit"))
 	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
+}
+
+// controlled returns a lane whose Control pool is of that configuration.
+func (s *stage) controlled(configure func(*pgxpool.Config)) *Lane {
+	s.Helper()
+	cfg := s.Pool.Config()
+	configure(cfg)
+	control, err := pgxpool.NewWithConfig(s.Context(), cfg)
+	require.NoError(s, err)
+	s.Cleanup(control.Close)
+	d := s.dialer(Bounds{})
+	d.Control = control
+	return s.dial(d)
+}
+
+// Who looks whether a batch waits may lose his connection: he looks again.
+func TestLookAtABatchFails(t *testing.T) {
+	s := newStage(t)
+	s.Alter("lock_timeout = 0")
+	s.Enqueue(3, "a")
+	var looks atomic.Int32
+	l := s.controlled(func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+			if looks.Add(1) == 1 {
+				s.Exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
+			}
+			return true, nil
+		}
+	})
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+	other := s.Session()
+	other.Do("BEGIN; UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = 2")
+	s.givesBack(l, h)
+	require.Greater(t, looks.Load(), int32(1))
+	require.True(t, l.Spoiled(), "the first cancel may yet come, for all that is known")
+}
+
+// If it is not known whether a cancel is on its way, the next job does not run on that session.
+func TestNoHandlerMeetsAStrayCancel(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.Enqueue(1, "b")
+	looked := make(chan struct{}, 100)
+	l := s.controlled(func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+			s.Exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
+			looked <- struct{}{}
+			return true, nil
+		}
+	})
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+	other := s.Session()
+	other.Do("BEGIN; SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE")
+	other.Go(func() {
+		for range 2 { // the first look's answer has come then
+			<-looked
+		}
+		other.Do("COMMIT")
+	})
+	require.Nil(t, s.step(l, append(succeed(h), behind(h)), &Request{Key: group("b")}))
+	require.True(t, l.Closed())
+	require.Equal(t, []int64{4}, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), "the batch is done")
+	require.False(t, s.lost("b"), "nobody has died")
+}
+
+// Sessions that act in another role than the one that has logged in are seen, and can be cancelled, all the same.
+func TestBatchInARole(t *testing.T) {
+	s := newStage(t)
+	s.Alter("lock_timeout = 0")
+	s.Enqueue(3, "a")
+	role := "acting_" + s.Pool.Config().ConnConfig.Database
+	s.Exec("CREATE ROLE " + role + "; GRANT USAGE ON SCHEMA pgfifo TO " + role +
+		"; GRANT ALL ON ALL TABLES IN SCHEMA pgfifo TO " + role)
+	t.Cleanup(func() {
+		_, err := s.Pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	l := s.controlled(func(cfg *pgxpool.Config) { cfg.ConnConfig.RuntimeParams["role"] = role })
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+	other := s.Session()
+	other.Do("BEGIN; UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = 2")
+	s.givesBack(l, h)
+}
+
+// end_wait.sql ends the wait for a row that has lasted a second, of the transaction and the statements that it names.
+func TestEndWait(t *testing.T) {
+	const own = "SELECT pg_current_xact_id()::text::bigint"
+	const began = "SELECT max(query_start) FROM pg_stat_get_activity($1) WHERE wait_event_type = 'Lock'"
+	const second = "SELECT clock_timestamp() >= $1::timestamptz + interval '1 s'"
+	type row struct {
+		lock, wants string
+		named       string // the text that is named
+		ends        bool
+	}
+	const wants = "UPDATE pgfifo.jobs SET payload = 'x' WHERE id = 1"
+	pgtest.OverAll(t, map[string]row{
+		"a row":             {"UPDATE pgfifo.jobs SET payload = 'y'", wants, wants, true},
+		"another statement": {"UPDATE pgfifo.jobs SET payload = 'y'", wants, "SELECT 1", false},
+		"a table":           {"LOCK TABLE pgfifo.jobs", wants, wants, false},
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		holder, waiter := s.Session(), s.Session()
+		var xid int64
+		waiter.Do("BEGIN")
+		require.NoError(t, waiter.QueryRow(t.Context(), own).Scan(&xid))
+		holder.Do("BEGIN; " + x.lock)
+		done := waiter.Start(x.wants)
+		end := func(xid int64) bool { return pgtest.One[bool](s.DB, statement("end_wait"), xid, []string{x.named}) }
+		var since *time.Time
+		s.Until(func() bool {
+			since = pgtest.One[*time.Time](s.DB, began, waiter.PgConn().PID())
+			return since != nil
+		})
+		ended, passed := false, false
+		for !passed {
+			ended = end(xid)
+			passed = pgtest.One[bool](s.DB, second, since)
+			require.False(t, ended && !passed, "it has not waited for a second")
+		}
+		if !ended {
+			require.False(t, end(xid+1000), "of another transaction")
+			ended = end(xid)
+		}
+		require.Equal(t, x.ends, ended)
+		if !x.ends {
+			holder.Do("COMMIT")
+		}
+		if err := <-done; x.ends {
+			require.Equal(t, statementCancelled, sqlState(err))
+		} else {
+			require.NoError(t, err)
+		}
+	})
 }

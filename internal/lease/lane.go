@@ -212,7 +212,7 @@ func (l *Lane) KeepWrites(ctx context.Context) error {
 				return errors.Join(ErrLost, err)
 			}
 			l.rollback(ctx)
-			return l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err))
+			return l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err), false)
 		}
 	}
 	l.loan = &Loan{lane: l}

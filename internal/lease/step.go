@@ -15,7 +15,8 @@ import (
 // Without a hold no calls are made: it returns ErrNotHeld, or ErrLost if the lane is Closed. With next nil the lane
 // ends idle, without a transaction. The hold is nil, without an error, if next cannot be had: somebody holds it, it
 // has no jobs behind the floor, or its queue is at its limit (Missed). The caller then steps on at once, because the
-// missed group's row, or the slot, may be locked until it does.
+// missed group's row, or the slot, may be locked until it does. It is also nil if a cancel that was sent to end a wait
+// may yet come (waitBound). The lane is Closed then, and the calls are committed.
 //
 // A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
 // run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
@@ -58,7 +59,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	case !l.inTx && next == nil:
 		return nil, true, nil
 	}
-	answered := l.watchBehind(ctx, calls)
+	bound := l.boundWait(ctx, calls)
 	p := l.pipeline(ctx)
 	sent := l.sendCalls(p, calls)
 	sent.committed = l.sendEnd(p, next)
@@ -69,7 +70,10 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.forget()
 	err = p.exchange()
-	answered()
+	if bound.end(); bound.stray {
+		l.stream.cancelledLate()
+	}
+	sent.cancelled = bound.ended
 	if settled, err = l.became(ctx, p, sent, err); err != nil {
 		return nil, settled, err
 	}
@@ -77,6 +81,11 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		hold = claimed()
 	}
 	l.inTx, l.hold = next != nil, hold
+	if bound.stray { // a cancel that may yet come must meet nobody's handler
+		l.rollback(ctx)
+		_ = l.Close()
+		return nil, true, nil
+	}
 	if hold != nil {
 		hold.loan.lane, hold.loan.groupSlot, l.loan = l, hold.GroupSlot, &hold.loan
 	}
@@ -110,6 +119,7 @@ type sentStep struct {
 	released  int     // the transaction is the claim's and can be committed
 	ended     int     // the batch's savepoint is gone; 0: there is none
 	committed int     // what the calls have settled is committed
+	cancelled bool    // one of its statements may have been
 }
 
 // sendCalls settles what is held.
@@ -194,7 +204,7 @@ func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error
 	case p.read < sent.ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, sent.marked):
 		return false, fmt.Errorf("%w: %w", ErrGivenBack, err)
 	case !settled && sent.calls:
-		err = l.unsettled(err)
+		err = l.unsettled(err, sent.cancelled)
 	}
 	l.rollback(ctx)
 	if settled || !sent.calls { // the claim failed, or BEGIN: the session is of no use
@@ -318,12 +328,13 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 // may run again, on another session.
 var ErrUnsettled = errors.New("lease: the session could not settle its job, which has not failed")
 
-// unsettled makes an error of settling ErrUnsettled if it is one. A function, or DO, can take statements away without
-// anybody seeing it. After the first time, the Dialer's lanes prepare them again behind each handler that has had the
-// transaction, so the job that did it is completed when it runs again.
-func (l *Lane) unsettled(err error) error {
+// unsettled makes an error of settling ErrUnsettled if it is one. cancelled says that a statement of the step may have
+// been. A function, or DO, can take statements away without anybody seeing it. After the first time, the Dialer's lanes
+// prepare them again behind each handler that has had the transaction, so the job that did it is completed when it runs
+// again.
+func (l *Lane) unsettled(err error, cancelled bool) error {
 	switch code := sqlState(err); {
-	case code == statementCancelled && l.stream.late.Load():
+	case code == statementCancelled && (cancelled || l.stream.late.Load()):
 	case code == noSuchStatement && l.loan.used() && !l.loan.prepared:
 		l.wary.Store(true)
 	default:

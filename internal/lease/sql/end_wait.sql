@@ -1,12 +1,16 @@
--- Ends a statement of a transaction that waits for whoever has a row locked, and reports whether there was one.
+-- Ends a statement of a transaction that has waited for a second for whoever has a row locked, and reports whether it
+-- has.
 --
 -- $1 the transaction, $2 the texts of the statements that may be ended.
 --
--- Run on another connection. What waits for a lock on a table, or for anything else, is left alone: see the view
--- pg_stat_activity in the PostgreSQL manual, where "transactionid" and "tuple" are waits for rows. The view has the
--- beginning of a text, or none of it if track_activities is off: then any statement that waits for a row is ended. The
--- transaction is named, and not its session, because a session that a pooler shares may be anybody's by now. The
--- statement may go on in this very moment. Then the next one is cancelled, or nothing.
+-- Run on another connection, as the role that has logged in (SET ROLE NONE): another one may not see what its sessions
+-- do. What waits for a lock on a table, or for anything else, is left alone: see the view pg_stat_activity in the
+-- PostgreSQL manual, where "transactionid" and "tuple" are waits for rows. The view has the beginning of a text. If
+-- track_activities is off it has none, and no time: then any statement that waits for a row is ended at once. The
+-- transaction is named, and not its session, because a session that a pooler shares may be anybody's by now.
+--
+-- The statement may go on in this very moment. Then a later one is cancelled that was sent together with it, or none.
+-- When this has been answered, the cancel has come.
 WITH waiting AS MATERIALIZED (
     SELECT a.pid
     FROM pg_catalog.pg_locks l
@@ -15,5 +19,6 @@ WITH waiting AS MATERIALIZED (
       AND l.mode = 'ExclusiveLock' -- which the transaction itself has, and nobody else
       AND a.wait_event_type = 'Lock' AND a.wait_event IN ('transactionid', 'tuple')
       AND EXISTS (SELECT FROM pg_catalog.unnest($2::text[]) t (sql) WHERE pg_catalog.starts_with(t.sql, a.query))
+      AND coalesce(a.query_start <= pg_catalog.clock_timestamp() - interval '1 s', true)
 )
 SELECT coalesce(bool_or(pg_catalog.pg_cancel_backend(pid)), false) FROM waiting

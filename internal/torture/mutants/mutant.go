@@ -32,6 +32,7 @@ const (
 	readerFile     = "internal/schedule/reader.go"
 	roomFile       = "internal/schedule/room.go"
 	sharesFile     = "internal/schedule/shares.go"
+	behindFile     = "internal/lease/behind.go"
 	savepointFile  = "internal/lease/savepoint.go"
 	nestFile       = "internal/lease/nest.go"
 	claimBatchFile = "internal/lease/sql/claim_batch.sql"
