@@ -15,12 +15,12 @@ import (
 // Workers are told, at once or when the caller's transaction has committed. Cancel does not wait for them, and returns
 // what Pause returns. Groups with Held lists the groups whose heads still run; WhyJob tells of a job behind a head. A
 // worker that hears no notifications (RunOne, or with Config.PollOnly of its own Client or of s's) hears of no Cancel,
-// and one that was not listening just then misses it. So do all if s's Client could not tell them until it was closed.
-// Call it again while something runs. A worker that hears of it asks whether the pause is still there: if somebody has
-// resumed before, the handlers go on. If the caller's transaction commits, a Cancel that ROLLBACK TO SAVEPOINT has
-// undone there, or the failure of the attempt in whose transaction it was made, is told as well: it ends what runs
-// where there was a pause before. Nobody can end a handler that ignores its context: see Terminate and
-// Worker.AbandonAfter.
+// and one that was not listening just then misses it. If s's Client is closed before it could tell them, all of them
+// miss it. Call it again while something runs. A worker that hears of it asks whether the pause is still there: if
+// somebody has resumed before, the handlers go on. A Cancel in a transaction is told when that commits, even if the
+// Cancel itself was undone: by ROLLBACK TO SAVEPOINT, or because the attempt failed in whose transaction it was made.
+// Then it ends what runs only where there was a pause before. Nobody can end a handler that ignores its context: see
+// Terminate and Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	p, err := s.pause(ctx, "cancel", reason)
 	if err == nil {

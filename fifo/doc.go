@@ -233,9 +233,9 @@
 //
 // A job that died with its worker twice, one time after the other, is suspected of having killed it. Then the session
 // claims it when no other such job has begun in the worker in the last half second, or that one has ended. So one that
-// kills takes no other one along that has not begun. With the default lease a job is suspected after the first time,
-// because fewer jobs die together there; but it is a claim that tells the worker of it, and that is charged if the
-// worker dies in this moment.
+// kills takes no other suspect along that has not begun. With the default lease a job is suspected after the first
+// time, because fewer jobs die together there. But there the worker learns of a suspect by claiming it. If the worker
+// dies in that moment, the attempt is counted.
 //
 // The page docs/leases.md of the module says when to take which, and how to change the lease of a queue that is in use.
 //

@@ -48,9 +48,9 @@ type Message struct {
 	// it. A time that has passed is none. At most MaxDelay from now, by this process's clock; in microseconds.
 	RunAt time.Time
 	// Priority has the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest, to
-	// MaxPriority. It counts while the job is the head of its group, of which it overtakes none. Every tenth turn is
-	// that of the group which has waited longest in the worker, whatever its priority. What a worker finds at its start
-	// is in no order.
+	// MaxPriority. It counts while the job is the head of its group; no job of its own group is overtaken. Every tenth
+	// turn is that of the group which has waited longest in the worker, whatever its priority. The groups that a worker
+	// finds when it starts are in no order.
 	Priority int
 	// MaxAttempts is how often the job is tried before it is given up: see Queue.OnGiveUp. 0 means what the worker
 	// says.

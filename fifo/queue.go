@@ -102,10 +102,10 @@ type Queue struct {
 	// What other clients enqueue stays as durable as before, and so is what is recorded of attempts that fail or
 	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
 	Relaxed bool
-	// MinLanes is how many of the worker's lanes are kept for this queue: the other queues leave so many free, so that
-	// as many jobs of this one need not wait for theirs to end. All queues of one lease together may keep no more than
-	// Concurrency, or with Settings.SessionLease SessionConcurrency, and must leave one for those that keep none. Run
-	// returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
+	// MinLanes is how many of the worker's lanes are kept for this queue: other queues do not use them, so this many
+	// jobs of the queue can begin without waiting for theirs to end. All queues of one lease together may keep no more
+	// than Concurrency, or with Settings.SessionLease SessionConcurrency, and must leave one for those that keep none.
+	// Run returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
 	MinLanes int
 	// MaxLanes is how many of the worker's lanes may work this queue at once, or how many of its jobs may run at once
 	// with Settings.SessionLease. It is a bound for this worker, not for all. A job whose handler has returned and that

@@ -9,8 +9,8 @@
 -- Whoever takes a key second waits until the first one's transaction has ended, and then finds its job, or takes the
 -- key itself. ON CONFLICT evaluates SET with the row as it is when it has been locked. Keys are taken in one order, so
 -- that calls cannot deadlock with each other. One that has expired by this server's clock, or that was taken and not
--- used, is taken anew. But one whose job this statement's snapshot has not, because it waited for that job's
--- transaction, is remembered, however long that was open.
+-- used, is taken anew. But if this statement has waited for the transaction that took a key, its snapshot does not have
+-- that transaction's job. Then the key is remembered, however long that transaction was open.
 --
 -- Ids are printable, so no two keys are made of the same text.
 WITH message AS (

@@ -3,8 +3,8 @@
 --
 -- $1 queue, $2 group ids.
 --
--- A group that has got another job, of which this statement can see, keeps its row. For one that it cannot see the row
--- is made anew, as for any new group (ensure.sql), which waits until this transaction has ended.
+-- A group keeps its row if this statement sees another job in it. For a job that it cannot see the row is made anew, as
+-- for any new group (ensure.sql of package schedule), which waits until this transaction has ended.
 WITH own AS (
     DELETE FROM pgfifo.queue_groups g
     WHERE g.queue = $1 AND g.group_id = ANY ($2::text[])

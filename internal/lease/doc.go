@@ -87,8 +87,8 @@
 //     and then without. It has to come between the death and the next claim.
 //   - The server crashes, or a standby takes its place, before the record of the locks is on the disk that survives.
 //   - A claim had read the group's row, and not locked it yet, while the whole attempt came and went.
-//   - A claim between the death and the one that counts has locked the group and not the job, and was committed: an
-//     operator had the job locked, or a lower id was committed and became the head.
+//   - Between the death and the claim that would count it, another claim has locked the group, but not the job, and
+//     was committed: an operator had the job locked, or a lower id was committed and became the head.
 //   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
 //     deleted, or it took many groups, and the server refused one of them.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
@@ -101,11 +101,11 @@
 // the only evidence.
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
-// between the two, which is a millisecond, but for the time in which a mark waits for a connection of the Control pool
-// (a second at most) and for the server (Silence), and that of quick hooks (50 ms: package fifo gives a claim back that
-// waits for longer ones). A pause that comes while a mark is made is seen by paused.sql. And one is counted that never
-// was, if an operator who has had the job locked rolls back, and the session of a claim ends that had the group locked
-// and not yet the job.
+// between the two. That is a millisecond. It is longer while a mark waits: for a connection of the Control pool a
+// second at most, for the server Silence. Hooks may add 50 ms: package fifo gives a claim back that waits longer for
+// them. A pause that comes while a mark is made is seen by paused.sql. And one attempt may be counted that never was:
+// an operator has the job locked, a claim has the group locked and not yet the job, the claim's session ends, and the
+// operator rolls back.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
