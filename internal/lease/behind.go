@@ -15,7 +15,7 @@ import (
 // edit, say, that is not committed. He is waited for a second. Then another session ends the statement that waits, and
 // the batch is given back. A lock_timeout in each batch's transaction would cost a fifth of what the batch does.
 
-// A waitBound bounds how long a step waits for who keeps a job open. The zero value bounds nothing.
+// A waitBound bounds how long a step waits for who keeps a job open. A nil one bounds nothing: most steps have no need.
 //
 // Without a Control pool, or while all of that is in use, or if its login is not the lane's, the lane goes on waiting.
 // A lock on the whole table, of CREATE INDEX say, is waited for in any case, for as long as it takes.
@@ -34,16 +34,16 @@ type waitBound struct {
 
 // boundWait bounds the wait of a step that is about to be sent. Call end when the step has been answered.
 func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
-	b := &waitBound{lane: l}
+	var texts []string
 	for _, c := range calls {
 		if c.Behind {
-			b.texts = append(b.texts, l.stmts[c.Statement].SQL)
+			texts = append(texts, l.stmts[c.Statement].SQL)
 		}
 	}
-	if len(b.texts) == 0 || l.control == nil {
-		return b
+	if len(texts) == 0 || l.control == nil {
+		return nil
 	}
-	b.xid, b.done = l.hold.Seen.XID, make(chan struct{})
+	b := &waitBound{lane: l, xid: l.hold.Seen.XID, texts: texts, done: make(chan struct{})}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.timer = time.AfterFunc(tuning.Wait, func() {
 		defer close(b.done)
@@ -57,15 +57,16 @@ func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
 	return b
 }
 
-// end returns when nothing more is asked or sent.
-func (b *waitBound) end() {
-	if b.timer == nil {
-		return
+// end returns what has become of the step's statements, when nothing more is asked or sent.
+func (b *waitBound) end() (ended, stray bool) {
+	if b == nil {
+		return false, false
 	}
 	b.stop()
 	if !b.timer.Stop() {
 		<-b.done
 	}
+	return b.ended, b.stray
 }
 
 // look ends the statement that waits, if it has done so for long enough. ctx ends with the step. But what has been sent

@@ -70,10 +70,10 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.forget()
 	err = p.exchange()
-	if bound.end(); bound.stray {
+	var stray bool
+	if sent.cancelled, stray = bound.end(); stray {
 		l.stream.cancelledLate()
 	}
-	sent.cancelled = bound.ended
 	if settled, err = l.became(ctx, p, sent, err); err != nil {
 		return nil, settled, err
 	}
@@ -81,7 +81,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		hold = claimed()
 	}
 	l.inTx, l.hold = next != nil, hold
-	if bound.stray { // a cancel that may yet come must meet nobody's handler
+	if stray { // a cancel that may yet come must meet nobody's handler
 		l.rollback(ctx)
 		_ = l.Close()
 		return nil, true, nil
