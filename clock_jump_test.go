@@ -1,3 +1,5 @@
+//go:build linux && amd64
+
 package pgfifo_test
 
 import (
@@ -6,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +32,7 @@ func TestClockJump(t *testing.T) {
 		return
 	}
 	wall, mono := time.Now().Round(0), time.Now()
-	if !wallclock.Jump(2 * time.Hour) {
-		t.Skip("the wall clock of one process cannot be moved here")
-	}
+	wallclock.Jump(2 * time.Hour)
 	require.Greater(t, time.Now().Round(0).Sub(wall), time.Hour, "the wall clock does not jump")
 	require.Less(t, time.Since(mono), time.Hour, "the monotonic clock does")
 	wallclock.Jump(0)
@@ -208,8 +207,5 @@ func inJumpingProcess(t *testing.T) {
 	out, err := cmd.CombinedOutput()
 	t.Logf("%s", out)
 	require.NoError(t, err)
-	if skipped := "--- SKIP: " + t.Name(); strings.Contains(string(out), skipped) {
-		t.Skip(skipped)
-	}
 	require.Contains(t, string(out), "--- PASS: "+t.Name())
 }

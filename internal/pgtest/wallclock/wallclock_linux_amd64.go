@@ -3,6 +3,7 @@ package wallclock
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 	_ "unsafe" // for go:linkname
 )
 
@@ -18,12 +19,14 @@ var (
 // address returns that of the function that stands in the place of the kernel's.
 func address() uintptr
 
-func jump(seconds int64) bool {
+// Jump moves the wall clock of this process to the system's and d, in whole seconds, from now on for everything in it.
+// It panics where the kernel maps no such function, because it has been told not to.
+func Jump(d time.Duration) {
 	install.Do(func() {
-		if kernels = vdso; kernels != 0 {
-			vdso = address()
+		if kernels = vdso; kernels == 0 {
+			panic("wallclock: the kernel maps no clock_gettime")
 		}
+		vdso = address()
 	})
-	offset.Store(seconds)
-	return kernels != 0
+	offset.Store(int64(d / time.Second))
 }
