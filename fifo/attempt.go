@@ -143,6 +143,7 @@ func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
 	a.begun++
 	goOn(claim) // unless its handler runs, and says something else
 	jobs := a.queue.newJobs(claim, hold)
+	a.results = slices.Grow(a.results, len(jobs))
 	if a.queue.BatchHandler != nil {
 		a.handleSlice(ctx, jobs)
 		a.answered(a.results)

@@ -87,8 +87,9 @@ func (a *attempt) lend(
 		defer cancel()
 	}
 	if c.worker.Client.hooks.any(func(h Hooks) bool { return h.Job != nil }) {
+		hooked := make([]atomic.Pointer[context.Context], len(tasks))
 		for i := range tasks {
-			tasks[i].job.hooked = new(atomic.Pointer[context.Context])
+			tasks[i].job.hooked = &hooked[i]
 		}
 	}
 	jobs, loan := copies(tasks), a.holder.Loan()

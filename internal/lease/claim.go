@@ -33,7 +33,7 @@ func (c *claims) send(p *pipeline, next *Request) (claimed func() *Hold) {
 		return c.sendMany(p, next)
 	}
 	one := &c.claim
-	*one = claim{of: c, next: next, ahead: next.Ahead}
+	*one = claim{of: c, next: next, ahead: next.Ahead, rows: one.rows[:0]}
 	lock, look, args := stmtLock, stmtClaim, c.args(next)
 	switch {
 	case next.Jobs > 1:
@@ -58,7 +58,13 @@ type claim struct {
 	ahead    int
 	groupXID uint32
 	locked   bool
-	hold     *Hold
+	rows     []Held // the head, and the jobs behind it; the next claim uses the slice again
+}
+
+// forget lets go of the rows: their payloads would stay in memory until the next claim.
+func (c *claim) forget() {
+	clear(c.rows)
+	c.rows = c.rows[:0]
 }
 
 func (c *claim) readAhead(r *rowReader) { c.ahead = int(r.int64()) }
@@ -72,21 +78,17 @@ func (c *claim) readLock(r *rowReader) {
 }
 
 func (c *claim) readJob(r *rowReader) {
-	h := Held{Key: c.next.Key, N: c.next.N}
-	h.scan(r, c.groupXID)
-	if c.hold == nil {
-		c.hold = &Hold{Held: h}
-	} else {
-		c.hold.Rest = append(c.hold.Rest, h)
-	}
+	c.rows = append(c.rows, Held{Key: c.next.Key, N: c.next.N})
+	c.rows[len(c.rows)-1].scan(r, c.groupXID)
 }
 
 func (c *claim) claimed() *Hold {
-	hold := c.hold
-	if hold == nil || !c.locked { // a session has the group
+	if len(c.rows) == 0 || !c.locked { // a session has the group
 		return nil
 	}
-	hold.batch(hold.Rest)
+	hold := &Hold{Held: c.rows[0]}
+	hold.batch(c.rows[1:])
+	hold.Rest = slices.Clone(hold.Rest)
 	if c.next.Jobs <= 1 {
 		hold.Seen.Ahead = max(c.ahead-1, 0)
 		hold.More = hold.Seen.Ahead > 0

@@ -151,7 +151,11 @@ func TestFailedStepIsNotLost(t *testing.T) {
 	require.NoError(t, l.Lend(t.Context(), func() { s.do(s.pgxTx(h), "DELETE FROM pgfifo.jobs WHERE id = $1", h.ID) }))
 	require.ErrorIs(t, s.unsettled(l, succeed(h), &Request{Key: group("b")}), ErrNotHeld)
 	require.False(t, l.Closed())
-	require.Nil(t, l.claims.claim.hold, "no payload is kept")
+	rows := l.claims.claim.rows
+	require.Positive(t, cap(rows))
+	for _, row := range rows[:cap(rows)] {
+		require.Nil(t, row.Payload, "no payload is kept")
+	}
 	require.False(t, s.lost("b"), "and free")
 }
 

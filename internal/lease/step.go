@@ -66,7 +66,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	var claimed func() *Hold
 	if next != nil {
 		claimed = l.claims.send(p, next)
-		defer func() { l.claims.claim.hold = nil }() // its payloads would stay in memory until the next claim
+		defer l.claims.claim.forget()
 	}
 	l.forget()
 	err = p.exchange()
