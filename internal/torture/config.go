@@ -62,12 +62,12 @@ var Profiles = map[string]Config{
 		},
 	},
 	"ci": {
-		Jobs: 20_000, Groups: 500, Processes: 8, Lanes: 4, Producers: 2, Delayed: 5000,
+		Jobs: 12_000, Groups: 300, Processes: 8, Lanes: 4, Producers: 2, Delayed: 3000,
 		Faults: map[string]int{
-			"kills": 40, "stops": 6, "terminates": 20, "severs": 12, "leases": 6,
-			"restarts": 2, "crashes": 1, "partitions": 2, "lost-commits": 8,
-			"resets": 4, "latency": 1, "sweeps": 1, "holds": 2, "reads": 4, "operators": 12, "clashes": 2, "vacuums": 4,
-			"notices": 2, "stubborn": 4, "outages": 2,
+			"kills": 24, "stops": 4, "terminates": 12, "severs": 7, "leases": 4,
+			"restarts": 2, "crashes": 1, "partitions": 2, "lost-commits": 5,
+			"resets": 3, "latency": 1, "sweeps": 1, "holds": 2, "reads": 3, "operators": 8, "clashes": 2, "vacuums": 3,
+			"notices": 2, "stubborn": 3, "outages": 2,
 		},
 	},
 	"long": {
