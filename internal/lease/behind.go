@@ -26,10 +26,13 @@ type waitBound struct {
 
 	timer *time.Timer
 	stop  context.CancelFunc
-	done  chan struct{}
+	done  chan cancelled // has room for one
+}
 
-	ended bool // a statement of the step was cancelled, or none, but nothing behind the step will be
-	stray bool // nobody knows whether something was cancelled: what comes behind the step may be
+// A cancelled is what has become of a step's statements because it was looked at.
+type cancelled struct {
+	ended bool // a cancel was sent, and has come: it has met one of them, or nothing, and meets nothing behind them
+	stray bool // nobody knows whether a cancel is on its way, which may meet what comes behind them
 }
 
 // boundWait bounds the wait of a step that is about to be sent. Call end when the step has been answered.
@@ -43,35 +46,44 @@ func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
 	if len(texts) == 0 || l.control == nil {
 		return nil
 	}
-	b := &waitBound{lane: l, xid: l.hold.Seen.XID, texts: texts, done: make(chan struct{})}
+	b := &waitBound{lane: l, xid: l.hold.Seen.XID, texts: texts, done: make(chan cancelled, 1)}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.timer = time.AfterFunc(tuning.Wait, func() {
-		defer close(b.done)
-		for n := 1; ; n++ {
-			b.look(ctx)
-			if b.ended || pause.For(ctx, rest.Nth(n, tuning.Slow, tuning.Wait)) != nil {
-				return
+		var c cancelled
+		for n := 1; !c.ended; n++ {
+			b.look(ctx, &c)
+			if !c.ended && pause.For(ctx, rest.Nth(n, tuning.Slow, tuning.Wait)) != nil {
+				break
 			}
 		}
+		b.done <- c
 	})
 	return b
 }
 
-// end returns what has become of the step's statements, when nothing more is asked or sent.
-func (b *waitBound) end() (ended, stray bool) {
+// end returns what has become of the step's statements. Nobody looks any more then, or that is stray: a look that is
+// under way is not waited for, because by now the lane holds what it has claimed next.
+func (b *waitBound) end() cancelled {
 	if b == nil {
-		return false, false
+		return cancelled{}
 	}
 	b.stop()
-	if !b.timer.Stop() {
-		<-b.done
+	if b.timer.Stop() {
+		return cancelled{}
 	}
-	return b.ended, b.stray
+	late := time.NewTimer(tuning.Look)
+	defer late.Stop()
+	select {
+	case c := <-b.done:
+		return c
+	case <-late.C:
+		return cancelled{stray: true}
+	}
 }
 
 // look ends the statement that waits, if it has done so for long enough. ctx ends with the step. But what has been sent
 // by then is waited for: when that is answered, no cancel is on its way.
-func (b *waitBound) look(ctx context.Context) {
+func (b *waitBound) look(ctx context.Context, c *cancelled) {
 	conn, err := b.lane.control.Acquire(ctx)
 	if err != nil {
 		return
@@ -82,8 +94,8 @@ func (b *waitBound) look(ctx context.Context) {
 	var batch pgx.Batch
 	batch.Queue(beginSQL)
 	batch.Queue("SET LOCAL ROLE NONE")
-	batch.Queue(statement("end_wait"), b.xid, b.texts).QueryRow(func(row pgx.Row) error { return row.Scan(&b.ended) })
+	batch.Queue(statement("end_wait"), b.xid, b.texts).QueryRow(func(row pgx.Row) error { return row.Scan(&c.ended) })
 	batch.Queue(commitSQL)
 	err = conn.SendBatch(ctx, &batch).Close()
-	b.stray = b.stray || err != nil && !Refused(err)
+	c.stray = c.stray || err != nil && !Refused(err)
 }

@@ -129,31 +129,70 @@ func TestLookAtABatchFails(t *testing.T) {
 	require.True(t, l.Spoiled(), "the first cancel may yet come, for all that is known")
 }
 
-// If it is not known whether a cancel is on its way, the next job does not run on that session.
+// If it is not known whether a cancel is on its way, the next job does not run on that session. It is given back, and
+// a death of its last worker is counted all the same.
 func TestNoHandlerMeetsAStrayCancel(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(3, "a")
-	s.Enqueue(1, "b")
-	looked := make(chan struct{}, 100)
-	l := s.controlled(func(cfg *pgxpool.Config) {
-		cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
-			s.Exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
-			looked <- struct{}{}
-			return true, nil
+	pgtest.OverAll(t, map[string]bool{
+		"nobody has died": false, "its worker has died": true,
+	}, func(t *testing.T, died bool) {
+		s := newStage(t)
+		s.Enqueue(3, "a")
+		s.Enqueue(1, "b")
+		if died {
+			worker := s.lane()
+			s.claim(worker, "b")
+			s.Terminate(uint32(worker.stream.pid))
 		}
+		looked := make(chan struct{}, 100)
+		l := s.controlled(func(cfg *pgxpool.Config) {
+			cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+				s.Exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
+				looked <- struct{}{}
+				return true, nil
+			}
+		})
+		s.strays(l, func() {
+			for range 2 { // the first look's answer has come then
+				<-looked
+			}
+		})
+		require.Equal(t, died, s.lost("b"))
 	})
+}
+
+// strays has a lane settle the batch of group a, which waits until looked returns, and claim group b. The claim is
+// given back.
+func (s *stage) strays(l *Lane, looked func()) {
+	s.Helper()
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	other := s.Session()
 	other.Do("BEGIN; SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE")
 	other.Go(func() {
-		for range 2 { // the first look's answer has come then
-			<-looked
-		}
+		looked()
 		other.Do("COMMIT")
 	})
-	require.Nil(t, s.step(l, append(succeed(h), behind(h)), &Request{Key: group("b")}))
-	require.True(t, l.Closed())
-	require.Equal(t, []int64{4}, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), "the batch is done")
+	require.Nil(s, s.step(l, append(succeed(h), behind(h)), &Request{Key: group("b")}))
+	require.True(s, l.Closed())
+	require.Equal(s, []int64{4}, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), "the batch is done")
+}
+
+// A look that takes long keeps nothing that was claimed behind the batch: a pause may come meanwhile.
+func TestNoClaimWaitsForALook(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.Enqueue(1, "b")
+	looking, free := make(chan struct{}, 100), make(chan struct{})
+	l := s.controlled(func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+			looking <- struct{}{}
+			<-free
+			return true, nil
+		}
+	})
+	late := time.AfterFunc(pgtest.Patient, func() { close(free) })
+	s.strays(l, func() { <-looking })
+	require.True(t, late.Stop(), "the claim has waited for the look")
+	close(free)
 	require.False(t, s.lost("b"), "nobody has died")
 }
 

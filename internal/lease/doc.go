@@ -101,11 +101,11 @@
 // the only evidence.
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
-// between the two. That is a millisecond. It is longer while a mark waits: for a connection of the Control pool a
-// second at most, for the server Silence. Hooks may add 50 ms: package fifo gives a claim back that waits longer for
-// them. A pause that comes while a mark is made is seen by paused.sql. And one attempt may be counted that never was:
-// an operator has the job locked, a claim has the group locked and not yet the job, the claim's session ends, and the
-// operator rolls back.
+// between the two. That is a millisecond. It is longer while a mark waits: up to a second for a connection of the
+// Control pool, and up to Silence for the server's answer. Hooks may add 50 ms, and so may who looks at a batch
+// (behind.go): what waits longer for them is given back. A pause that comes while a mark is made is seen by paused.sql.
+// And one attempt may be counted that never was: an operator has the job locked, a claim has the group locked and not
+// yet the job, the claim's session ends, and the operator rolls back.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another

@@ -27,6 +27,14 @@ type Hold struct {
 	claimed []Held // all heads of a claim that has locked more groups than it may work; else nil
 }
 
+// all returns the hold with every head that its claim has locked.
+func (h *Hold) all() *Hold {
+	if h == nil || h.claimed == nil {
+		return h
+	}
+	return &Hold{Held: h.claimed[0], Rest: h.claimed[1:]}
+}
+
 // A Held is a job that a Hold owns.
 type Held struct {
 	groups.Key

@@ -70,8 +70,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.forget()
 	err = p.exchange()
-	var stray bool
-	if sent.cancelled, stray = bound.end(); stray {
+	looked := bound.end()
+	sent.cancelled = looked.ended
+	if looked.stray {
 		l.stream.cancelledLate()
 	}
 	if settled, err = l.became(ctx, p, sent, err); err != nil {
@@ -81,9 +82,8 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		hold = claimed()
 	}
 	l.inTx, l.hold = next != nil, hold
-	if stray { // a cancel that may yet come must meet nobody's handler
-		l.rollback(ctx)
-		_ = l.Close()
+	if looked.stray { // a cancel that may yet come must meet nobody's handler
+		l.giveUp(ctx, hold)
 		return nil, true, nil
 	}
 	if hold != nil {
@@ -261,11 +261,21 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
+// giveUp closes the lane, and gives back what it has claimed, or nothing. If the worker of a head has died, or that is
+// not known, the claim is not committed: the next one finds that it has died, and counts that once.
+func (l *Lane) giveUp(ctx context.Context, hold *Hold) {
+	lost, err := l.dead(ctx, hold.all())
+	if err == nil && len(lost) == 0 {
+		l.rollback(ctx)
+	}
+	_ = l.Close()
+}
+
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
 // everything then that was claimed.
 func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
-	all := Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
-	lost, err := l.dead(ctx, &all)
+	all := hold.all()
+	lost, err := l.dead(ctx, all)
 	if err != nil || len(lost) == 0 {
 		return false, err
 	}
