@@ -149,12 +149,12 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // right on the library's tables: the job completes in the worker's own. Enqueue before you take it. After SET,
 // set_config with a false, RESET, DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn, too, the worker
 // gives the connection up and makes a new one, which takes milliseconds. It does not look into functions, DO blocks and
-// parameters: what they set for the session stays for other jobs. Put back are roles, the search path, the timeouts of
-// statements, locks and transactions, and plan_cache_mode, enable_seqscan, enable_bitmapscan and jit. A session's
-// advisory lock, a temporary table and a prepared statement stay, too: the worker does not know of them. If they
-// deallocate the worker's statements, the job is returned once (Returned), and runs again; from then on the connection
-// is given up behind each job that does that. A temporary table must not have the name of a type, such as text:
-// PostgreSQL looks for types among temporary tables first, and the job could not be completed.
+// parameters: what they set for the session stays for other jobs. The worker puts these back: roles, the search path,
+// the timeouts of statements, locks and transactions, plan_cache_mode, enable_seqscan, enable_bitmapscan and jit. A
+// session's advisory lock, a temporary table and a prepared statement stay, too: the worker does not know of them. If
+// they deallocate the worker's statements, the job is returned once (Returned), and runs again; from then on the
+// connection is given up behind each job that does that. A temporary table must not have the name of a type, such as
+// text: PostgreSQL looks for types among temporary tables first, and the job could not be completed.
 //
 // A statement whose context ends is cancelled. If the server does not take the cancel request within Worker.Silence,
 // it may meet a later statement of the same job, and of no other; if it meets the job's completion, the job is returned

@@ -70,14 +70,14 @@ type Message struct {
 	//
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
 	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,
-	// unless the same call has enqueued it. Then the message is dropped, as a duplicate, and Receipt.Replaced is false.
-	// The window may go on when the job is done. If the last message must not be lost, make the queue's DedupWindow
-	// shorter than Delay. When Replaced is false, enqueue the message again without a DedupID.
+	// unless the same call has enqueued it. If a job stays, the message is dropped as a duplicate, and Receipt.Replaced
+	// is false. The window may go on when the job is done. If the last message must not be lost, make the queue's
+	// DedupWindow shorter than Delay. When Replaced is false, enqueue the message again without a DedupID.
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the
-	// transaction that replaces, a second at most: two with a SessionLease, and longer while the worker's pool has no
-	// connection to spare.
+	// transaction that replaces: a second at most, or two with a SessionLease. It waits for as long as it takes while
+	// the pool of the worker's Client has no connection to spare, or if Worker.Direct has another login than that pool.
 	Replace bool
 }
 

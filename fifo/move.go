@@ -13,12 +13,13 @@ import (
 // ignored.
 //
 // A running job stays, and what is moved may run beside it. A job that somebody else has locked stays too. To keep the
-// order, pause the scope, and move in a transaction (In). Then ask for Jobs in that transaction. If it finds none left
-// in s but those of target, commit. Else roll back, and try again when what runs has ended. Groups does not tell that:
-// it shows heads, and a job behind one may run. A batch has the first job of its group locked and no other: those
-// behind it are moved, and the batch is undone and runs again without them. What is enqueued meanwhile stays: to move
-// all of it, pause the scope and stop its producers before. With Config.CommitOrder, Move waits for open transactions
-// that have enqueued to the groups moved to, and each of those groups is a lock in the server's table of locks.
+// order, pause the scope, and move in a transaction (In). Then ask for Jobs in that transaction. If it finds none in s,
+// commit; if target is a part of s, the jobs of target do not count. Else roll back, and try again when what runs has
+// ended. Groups does not tell that: it shows heads, and a job behind one may run. A batch has the first job of its
+// group locked and no other: those behind it are moved, and the batch is undone and runs again without them. What is
+// enqueued meanwhile stays: to move all of it, pause the scope and stop its producers before. With Config.CommitOrder,
+// Move waits for open transactions that have enqueued to the groups moved to, and each of those groups is a lock in the
+// server's table of locks.
 //
 // It returns ErrInvalidID also for a scope of another schema.
 func (s Scope) Move(ctx context.Context, target Scope) (int, error) {

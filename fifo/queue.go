@@ -103,9 +103,9 @@ type Queue struct {
 	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
 	Relaxed bool
 	// MinLanes is how many of the worker's lanes are kept for this queue: other queues do not use them, so this many
-	// jobs of the queue can begin without waiting for theirs to end. All queues of one lease together may keep no more
-	// than Concurrency, or with Settings.SessionLease SessionConcurrency, and must leave one for those that keep none.
-	// Run returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
+	// jobs of the queue can begin without waiting for jobs of other queues to end. All queues of one lease together may
+	// keep no more than Concurrency, or with Settings.SessionLease SessionConcurrency, and must leave one for those
+	// that keep none. Run returns ErrInvalidWorker if not. Defaults to none, as negative does. See Worker.SetLanes.
 	MinLanes int
 	// MaxLanes is how many of the worker's lanes may work this queue at once, or how many of its jobs may run at once
 	// with Settings.SessionLease. It is a bound for this worker, not for all. A job whose handler has returned and that

@@ -27,8 +27,8 @@ type Settings struct {
 	//
 	// It holds for every claim that begins when Configure or Reconfigure has returned (in a transaction of the
 	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
-	// ended, more than Limit may run: as many as the former limit says; or, if there was none, Limit more than what
-	// runs.
+	// ended, more than Limit may run: as many as the highest limit under which one of those jobs began; or, if one
+	// began without a limit, Limit jobs beside those.
 	Limit int
 	// GroupLimit is how many jobs of a group may run at once, over all processes. Defaults to 1; at most
 	// MaxGroupLimit. With more than 1 they start in order: a job starts only when every job before it in its group
@@ -146,8 +146,8 @@ func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings
 
 // Configure gives settings to a queue that nobody has configured. If it has the same already, it changes nothing: call
 // it at each start, in every process. If it has others, Configure returns ErrConflict and changes nothing either. Log
-// that and go on: what is stored holds for this process, too. If a program ends at ErrConflict instead, then after a
-// Reconfigure its former release cannot start any more. Configure returns ErrInvalidID for a group, and
+// that and go on: what is stored holds for this process, too. Do not end the program: after a Reconfigure, the release
+// before it, which has the old settings, could not start again. Configure returns ErrInvalidID for a group, and
 // ErrInvalidSettings.
 //
 // With the roles of package migrations a worker or an admin may store settings. A producer may only read them, and gets

@@ -9,8 +9,9 @@
 -- track_activities is off it has none, and no time: then any statement that waits for a row is ended at once. The
 -- transaction is named, and not its session, because a session that a pooler shares may be anybody's by now.
 --
--- The statement may go on in this very moment. Then a later one is cancelled that was sent together with it, or none.
--- When this has been answered, the cancel has come.
+-- The statement may go on at this very moment. Then the cancel meets what was sent together with it and runs by now:
+-- another statement, the wait of COMMIT for a standby, which then ends too soon, or nothing. When this has been
+-- answered, the cancel has come.
 WITH waiting AS MATERIALIZED (
     SELECT a.pid
     FROM pg_catalog.pg_locks l
