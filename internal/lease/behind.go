@@ -81,8 +81,8 @@ func (b *waitBound) end() cancelled {
 	}
 }
 
-// look ends the statement that waits, if it has done so for long enough. ctx ends with the step. But what has been sent
-// by then is waited for: when that is answered, no cancel is on its way.
+// look ends the statement that waits, if it has done so for long enough. ctx ends with the step; what has been sent by
+// then is answered first. When it is, no cancel is on its way.
 func (b *waitBound) look(ctx context.Context, c *cancelled) {
 	conn, err := b.lane.control.Acquire(ctx)
 	if err != nil {
