@@ -103,8 +103,7 @@ var ran = []struct {
 	{
 		"horizon", 6, 3,
 		func(t *testing.T, lines []Result) {
-			claims := lines[0].Extra["first_claim_ms"] + lines[0].Extra["last_claim_ms"] // of half a second each
-			require.Positive(t, claims, "the claim is not recognized")
+			require.Contains(t, lines[0].Extra, "last_claim_ms", "the claim is not recognized")
 			for _, late := range lines[1:3] {
 				require.InDelta(t, 1, late.Extra["messages"], 0)
 			}
