@@ -41,10 +41,8 @@ func (m mark) claim(since mark) float64 {
 
 // warm waits from the first job on, and measures the rate without the snapshot in the second half.
 func (sp *span) warm(ctx context.Context, sub *subject, d time.Duration) error {
-	for sub.done() == 0 {
-		if err := pause.For(ctx, time.Millisecond); err != nil {
-			return err
-		}
+	if err := until(ctx, func() (bool, error) { return sub.done() > 0, nil }); err != nil {
+		return err
 	}
 	if err := pause.For(ctx, d/2); err != nil {
 		return err
