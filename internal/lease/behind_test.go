@@ -129,40 +129,81 @@ func TestLookAtABatchFails(t *testing.T) {
 	require.True(t, l.Spoiled(), "the first cancel may yet come, for all that is known")
 }
 
-// If it is not known whether a cancel is on its way, the next job does not run on that session. It is given back, and
-// a death of its last worker is counted all the same.
+// If it is not known whether a cancel is on its way, the next jobs do not run on that session. They are given back, and
+// a death of a job's last worker is counted all the same: of that job, and of no other.
 func TestNoHandlerMeetsAStrayCancel(t *testing.T) {
-	pgtest.OverAll(t, map[string]bool{
-		"nobody has died": false, "its worker has died": true,
-	}, func(t *testing.T, died bool) {
+	type row struct {
+		died bool
+		next *Request
+	}
+	pgtest.OverAll(t, map[string]row{
+		"nobody has died":               {false, request("b")},
+		"its worker has died":           {true, request("b")},
+		"that of one of two":            {true, request("b", "c")},
+		"that of one, one runs alone":   {true, request("b", "c", "alone")},
+		"nobody of two has died":        {false, request("b", "c")},
+		"nobody, and one of them alone": {false, request("b", "c", "alone")},
+	}, func(t *testing.T, x row) {
 		s := newStage(t)
 		s.Enqueue(3, "a")
-		s.Enqueue(1, "b")
-		if died {
-			worker := s.lane()
-			s.claim(worker, "b")
-			s.Terminate(uint32(worker.stream.pid))
+		s.Enqueue(1, "b", "c", "alone")
+		s.Exec("UPDATE pgfifo.jobs SET attempts = 1 WHERE group_id = 'alone'")
+		if x.died {
+			s.dies("b")
 		}
-		looked := make(chan struct{}, 100)
+		var looks atomic.Int32
+		second := make(chan struct{})
 		l := s.controlled(func(cfg *pgxpool.Config) {
 			cfg.PrepareConn = func(_ context.Context, conn *pgx.Conn) (bool, error) {
+				n := looks.Add(1)
+				if n > 2 { // what comes behind the batch
+					s.Until(func() bool { return len(s.left("a")) == 0 })
+					return true, nil
+				}
 				s.Exec("SELECT pg_terminate_backend($1, 10000)", conn.PgConn().PID())
-				looked <- struct{}{}
+				if n == 2 { // the first look's answer has come
+					close(second)
+				}
 				return true, nil
 			}
 		})
-		s.strays(l, func() {
-			for range 2 { // the first look's answer has come then
-				<-looked
-			}
-		})
-		require.Equal(t, died, s.lost("b"))
+		s.strays(l, x.next, func() { <-second })
+		require.Equal(t, x.died, s.lost("b"))
+		require.False(t, s.lost("b"), "once")
+		require.False(t, s.lost("c"), "it has not begun")
+		require.False(t, s.lost("alone"), "it has not begun")
 	})
 }
 
-// strays has a lane settle the batch of group a, which waits until looked returns, and claim group b. The claim is
+// If the cancel meets what is asked of the heads, that is asked again.
+func TestStrayCancelMeetsTheEvidence(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "b", "c", "d")
+	s.dies("b")
+	require.False(t, s.lost("c"), "given back")
+	l := s.lane()
+	h, got := s.together(l, "b", "c", "d")
+	require.Equal(t, "b c d", got)
+	_, err := l.Conn().Exec(t.Context(), nonsense) // as one that was cancelled
+	require.Error(t, err)
+	l.giveUp(t.Context(), h)
+	require.True(t, l.Closed())
+	require.True(t, s.lost("b"))
+	require.False(t, s.lost("c"), "it has not begun")
+	require.False(t, s.lost("d"), "it has not begun")
+}
+
+// dies has a worker die with the head of a group.
+func (s *stage) dies(id string) {
+	s.Helper()
+	worker := s.lane()
+	s.claim(worker, id)
+	s.Terminate(uint32(worker.stream.pid))
+}
+
+// strays has a lane settle the batch of group a, which waits until looked returns, and claim what is next. The claim is
 // given back.
-func (s *stage) strays(l *Lane, looked func()) {
+func (s *stage) strays(l *Lane, next *Request, looked func()) {
 	s.Helper()
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	other := s.Session()
@@ -171,9 +212,15 @@ func (s *stage) strays(l *Lane, looked func()) {
 		looked()
 		other.Do("COMMIT")
 	})
-	require.Nil(s, s.step(l, append(succeed(h), behind(h)), &Request{Key: group("b")}))
+	require.Nil(s, s.step(l, append(succeed(h), behind(h)), next))
 	require.True(s, l.Closed())
-	require.Equal(s, []int64{4}, pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs"), "the batch is done")
+	require.Empty(s, s.left("a"), "the batch is done")
+}
+
+// left returns the ids of a group's jobs.
+func (s *stage) left(id string) []int64 {
+	s.Helper()
+	return pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs WHERE group_id = $1 ORDER BY id", id)
 }
 
 // A look that takes long keeps nothing that was claimed behind the batch: a pause may come meanwhile.
@@ -190,7 +237,7 @@ func TestNoClaimWaitsForALook(t *testing.T) {
 		}
 	})
 	late := time.AfterFunc(pgtest.Patient, func() { close(free) })
-	s.strays(l, func() { <-looking })
+	s.strays(l, request("b"), func() { <-looking })
 	require.True(t, late.Stop(), "the claim has waited for the look")
 	close(free)
 	require.False(t, s.lost("b"), "nobody has died")

@@ -261,14 +261,24 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
-// giveUp closes the lane, and gives back what it has claimed, or nothing. If the worker of a head has died, or that is
-// not known, the claim is not committed: the next one finds that it has died, and counts that once.
+// giveUp closes the lane and gives back what it has claimed. A head whose worker has died, or may have, keeps the
+// evidence of that: the claim is not committed then. The others are recorded as given back.
 func (l *Lane) giveUp(ctx context.Context, hold *Hold) {
-	lost, err := l.dead(ctx, hold.all())
-	if err == nil && len(lost) == 0 {
+	all := hold.all()
+	lost, err := l.dead(ctx, all)
+	if err != nil || len(lost) == 0 {
 		l.rollback(ctx)
 	}
+	committed := err == nil && len(lost) == 0 && !l.Closed()
+	if err != nil { // the cancel has met what was asked: it is asked again, outside the claim
+		lost, _ = l.dead(ctx, all)
+	}
 	_ = l.Close()
+	for h := range all.Heads() {
+		if !committed && !slices.Contains(lost, h) {
+			_ = l.Record(ctx, h)
+		}
+	}
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
