@@ -55,6 +55,24 @@ func TestBatchWhoseJobsHaveChanged(t *testing.T) {
 	})
 }
 
+// Of a batch that is given back because of what its handlers wrote, nobody is told that it was not held.
+func TestBatchThatBreaksAConstraint(t *testing.T) {
+	s := newStage(t)
+	s.Exec("CREATE TABLE effects (v text UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+	s.Enqueue(1, "a", "b")
+	l := s.lane()
+	h, _ := s.together(l, "a", "b")
+	require.NoError(t, l.Lend(t.Context(), func() {
+		tx := s.pgxTx(h)
+		s.write(tx, "1")
+		s.write(tx, "1")
+	}))
+	err := s.unsettled(l, succeed(h), nil)
+	require.ErrorIs(t, err, ErrGivenBack)
+	require.NotErrorIs(t, err, ErrNotHeld)
+	require.ErrorContains(t, err, "23505")
+}
+
 // A cursor WITH HOLD, whose query would fail at COMMIT, does not refuse that of a batch.
 func TestCursorOfABatch(t *testing.T) {
 	const declare = "DECLARE held CURSOR WITH HOLD FOR SELECT 1 / n FROM generate_series(0, 1) n"

@@ -190,12 +190,10 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 
 // became returns what has become of a step whose answers were read up to err, if that is not nil.
 func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error) (settled bool, _ error) {
-	switch {
-	case p.read < sent.released && Refused(err): // it is not the claim's transaction, or cannot be committed
-		err = fmt.Errorf("%w: %w", ErrNotHeld, err)
-	case p.read >= sent.committed && p.noRow != nil:
+	unheld := p.read < sent.released && Refused(err) // it is not the claim's transaction, or cannot be committed
+	if p.read >= sent.committed && p.noRow != nil {
 		err = p.noRow
-	default:
+	} else {
 		settled = p.read >= sent.committed
 	}
 	switch {
@@ -203,6 +201,8 @@ func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error
 		return true, nil
 	case p.read < sent.ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, sent.marked):
 		return false, fmt.Errorf("%w: %w", ErrGivenBack, err)
+	case unheld: // p is another pipeline by now
+		err = l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err), sent.cancelled)
 	case !settled && sent.calls:
 		err = l.unsettled(err, sent.cancelled)
 	}
