@@ -94,7 +94,9 @@ func (b *waitBound) look(ctx context.Context, c *cancelled) {
 	var batch pgx.Batch
 	batch.Queue(beginSQL)
 	batch.Queue("SET LOCAL ROLE NONE")
-	batch.Queue(statement("end_wait"), b.xid, b.texts).QueryRow(func(row pgx.Row) error { return row.Scan(&c.ended) })
+	batch.Queue(statement("end_wait"), b.xid, b.texts, b.lane.schema.String()).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&c.ended)
+	})
 	batch.Queue(commitSQL)
 	err = conn.SendBatch(ctx, &batch).Close()
 	c.stray = c.stray || err != nil && !Refused(err)

@@ -17,24 +17,33 @@ import (
 // attempt is counted.
 func TestJobBehindTheHeadIsKeptOpen(t *testing.T) {
 	const edit = "UPDATE pgfifo.jobs SET payload = 'newer' WHERE id = 2"
+	const lock = "SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE"
 	type row struct {
-		open string
-		also string // what somebody waits for who comes before the lane does
-		used bool
+		open      string
+		also      string // what somebody waits for who comes before the lane does
+		used      bool
+		untracked bool // track_activities is off in the lane's session
 	}
 	pgtest.OverAll(t, map[string]row{
-		"edited":                  {open: edit},
-		"edited, effects":         {open: edit, used: true},
-		"deleted":                 {open: "DELETE FROM pgfifo.jobs WHERE id = 2"},
-		"locked":                  {open: "SELECT FROM pgfifo.jobs WHERE id = 3 FOR UPDATE"},
-		"locked, somebody waits":  {open: "SELECT FROM pgfifo.jobs WHERE id = 2 FOR UPDATE", also: edit},
-		"both are not there then": {open: edit, also: "DELETE FROM pgfifo.jobs WHERE id = 2"},
+		"edited":                    {open: edit},
+		"edited, effects":           {open: edit, used: true},
+		"deleted":                   {open: "DELETE FROM pgfifo.jobs WHERE id = 2"},
+		"locked":                    {open: lock},
+		"locked, somebody waits":    {open: lock, also: edit},
+		"both are not there then":   {open: edit, also: "DELETE FROM pgfifo.jobs WHERE id = 2"},
+		"edited, untracked":         {open: edit, untracked: true},
+		"locked, untracked":         {open: lock, used: true, untracked: true},
+		"somebody waits, untracked": {open: edit, also: edit, untracked: true},
 	}, func(t *testing.T, x row) {
 		s := newStage(t)
 		s.Alter("lock_timeout = 0") // whatever the server's is
 		s.Exec("CREATE TABLE effects (v text)")
 		s.Enqueue(3, "a")
-		l := s.lane()
+		d := s.dialer(Bounds{})
+		if x.untracked {
+			d.Pool.ConnConfig.RuntimeParams["track_activities"] = "off"
+		}
+		l := s.dial(d)
 		h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 		require.Len(t, h.Rest, 2)
 		if x.used {
@@ -63,8 +72,13 @@ func (s *stage) givesBack(l *Lane, h *Hold) {
 	require.False(s, settled)
 }
 
-// Other waits of a batch are not ended: that of what a handler has left to the end of its transaction, say.
+// Other waits of a batch are not ended: that of what a handler has left to the end of its transaction, say. Nor if
+// track_activities is off.
 func TestBatchWaitsForItsTrigger(t *testing.T) {
+	pgtest.OverEach(t, []string{"on", "off"}, testBatchWaitsForItsTrigger)
+}
+
+func testBatchWaitsForItsTrigger(t *testing.T, tracked string) {
 	s := newStage(t)
 	s.Exec(`CREATE TABLE effects (v text); CREATE TABLE audit (n int); INSERT INTO audit VALUES (0);
 		CREATE FUNCTION audited() RETURNS trigger LANGUAGE plpgsql AS
@@ -72,30 +86,38 @@ func TestBatchWaitsForItsTrigger(t *testing.T) {
 		CREATE CONSTRAINT TRIGGER audited AFTER INSERT ON effects DEFERRABLE INITIALLY DEFERRED
 			FOR EACH ROW EXECUTE FUNCTION audited()`)
 	s.Enqueue(3, "a")
-	l := s.lane()
+	var looks atomic.Int32
+	d := s.controller(func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+			looks.Add(1)
+			return true, nil
+		}
+	})
+	d.Pool.ConnConfig.RuntimeParams["track_activities"] = tracked
+	l := s.dial(d)
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
 	require.NoError(t, l.Lend(t.Context(), func() { s.write(s.pgxTx(h), "1") }))
 	other := s.Session()
 	other.Do("BEGIN; UPDATE audit SET n = 10")
-	var err error
-	ended := make(chan struct{})
-	other.Go(func() {
-		defer close(ended)
-		_, _, err = l.Step(t.Context(), append(succeed(h), behind(h)), nil)
+	ended := beside(func() error {
+		_, _, err := l.Step(t.Context(), append(succeed(h), behind(h)), nil)
+		return err
 	})
-	s.Until(func() bool {
-		return pgtest.One[bool](s.DB, "SELECT wait_event_type = 'Lock' AND "+
-			"query_start < clock_timestamp() - interval '2.5 s' FROM pg_stat_get_activity($1)", l.stream.pid)
-	})
+	s.Until(func() bool { return looks.Load() > 3 || len(ended) > 0 }) // the third one's answer has come then
 	other.Do("COMMIT")
-	<-ended
-	require.NoError(t, err)
+	require.NoError(t, <-ended)
 	require.Equal(t, 11, pgtest.One[int](s.DB, "SELECT n FROM audit"))
 	require.Zero(t, pgtest.One[int](s.DB, "SELECT count(*) FROM pgfifo.jobs"))
 }
 
 // controlled returns a lane whose Control pool is of that configuration.
 func (s *stage) controlled(configure func(*pgxpool.Config)) *Lane {
+	s.Helper()
+	return s.dial(s.controller(configure))
+}
+
+// controller returns a dialer of such lanes.
+func (s *stage) controller(configure func(*pgxpool.Config)) *Dialer {
 	s.Helper()
 	cfg := s.Pool.Config()
 	configure(cfg)
@@ -104,7 +126,7 @@ func (s *stage) controlled(configure func(*pgxpool.Config)) *Lane {
 	s.Cleanup(control.Close)
 	d := s.dialer(Bounds{})
 	d.Control = control
-	return s.dial(d)
+	return d
 }
 
 // Who looks whether a batch waits may lose his connection: he looks again.
@@ -286,7 +308,9 @@ func TestEndWait(t *testing.T) {
 		require.NoError(t, waiter.QueryRow(t.Context(), own).Scan(&xid))
 		holder.Do("BEGIN; " + x.lock)
 		done := waiter.Start(x.wants)
-		end := func(xid int64) bool { return pgtest.One[bool](s.DB, statement("end_wait"), xid, []string{x.named}) }
+		end := func(xid int64) bool {
+			return pgtest.One[bool](s.DB, statement("end_wait"), xid, []string{x.named}, s.Schema.String())
+		}
 		var since *time.Time
 		s.Until(func() bool {
 			since = pgtest.One[*time.Time](s.DB, began, waiter.PgConn().PID())

@@ -1,17 +1,20 @@
 -- Ends a statement of a transaction that has waited for a second for whoever has a row locked, and reports whether it
 -- has.
 --
--- $1 the transaction, $2 the texts of the statements that may be ended.
+-- $1 the transaction, $2 the texts of the statements that may be ended, $3 the name of the library's schema.
 --
 -- Run on another connection, as the role that has logged in (SET ROLE NONE): another one may not see what its sessions
 -- do. What waits for a lock on a table, or for anything else, is left alone: see the view pg_stat_activity in the
--- PostgreSQL manual, where "transactionid" and "tuple" are waits for rows. The view has the beginning of a text. If
--- track_activities is off it has none, and no time: then any statement that waits for a row is ended at once. The
+-- PostgreSQL manual, where "transactionid" and "tuple" are waits for rows. The view has the beginning of a text. The
 -- transaction is named, and not its session, because a session that a pooler shares may be anybody's by now.
 --
--- The statement may go on at this very moment. Then the cancel meets what was sent together with it and runs by now:
--- another statement, the wait of COMMIT for a standby, which then ends too soon, or nothing. When this has been
--- answered, the cancel has come.
+-- If track_activities is off the view has no text, and no time. Then a statement is ended at once that waits with a
+-- lock on a row of jobs, which PostgreSQL takes only to wait for the row. With a text that is not asked: who waits for
+-- a row that was changed meanwhile, and that a third one has open by now, has none.
+--
+-- The statement may go on at this very moment. Then the cancel hits whatever that session runs next: a later statement
+-- of the same pipeline (the next claim, too), COMMIT's wait for a standby, which then ends too soon, or nothing. When
+-- this has been answered, the cancel has arrived.
 WITH waiting AS MATERIALIZED (
     SELECT a.pid
     FROM pg_catalog.pg_locks l
@@ -19,7 +22,14 @@ WITH waiting AS MATERIALIZED (
     WHERE l.locktype = 'transactionid' AND l.transactionid = $1::bigint::text::xid8::xid
       AND l.mode = 'ExclusiveLock' -- which the transaction itself has, and nobody else
       AND a.wait_event_type = 'Lock' AND a.wait_event IN ('transactionid', 'tuple')
-      AND EXISTS (SELECT FROM pg_catalog.unnest($2::text[]) t (sql) WHERE pg_catalog.starts_with(t.sql, a.query))
+      AND CASE WHEN a.query <> ''
+               THEN EXISTS (SELECT FROM pg_catalog.unnest($2::text[]) t (sql)
+                            WHERE pg_catalog.starts_with(t.sql, a.query))
+               ELSE EXISTS (SELECT FROM pg_catalog.pg_locks r
+                            JOIN pg_catalog.pg_class c ON c.oid = r.relation
+                            JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+                            WHERE r.pid = a.pid AND r.locktype = 'tuple' AND n.nspname = $3 AND c.relname = 'jobs')
+          END
       AND coalesce(a.query_start <= pg_catalog.clock_timestamp() - interval '1 s', true)
 )
 SELECT coalesce(bool_or(pg_catalog.pg_cancel_backend(pid)), false) FROM waiting
