@@ -62,6 +62,29 @@ func TestJobBehindTheHeadIsKeptOpen(t *testing.T) {
 	})
 }
 
+// Who has waited for that job may be the one who keeps it open next.
+func TestJobBehindTheHeadIsKeptOpenAnew(t *testing.T) {
+	const edit = "UPDATE pgfifo.jobs SET payload = payload || 'newer' WHERE id = 2"
+	s := newStage(t)
+	s.Alter("lock_timeout = 0")
+	s.Enqueue(3, "a")
+	l := s.lane()
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 3})
+	second, first := s.Session(), s.Session()
+	first.Do("BEGIN; " + edit)
+	second.Do("BEGIN")
+	edited := second.Start(edit)
+	s.Until(func() bool { return s.Blocked(second.PgConn().PID()) })
+	first.Go(func() {
+		s.Until(func() bool { return s.Blocked(uint32(l.stream.pid)) })
+		first.Do("COMMIT")
+	})
+	s.givesBack(l, h)
+	require.NoError(t, <-edited)
+	second.Do("ROLLBACK")
+	require.False(t, s.lost("a"), "nobody has died")
+}
+
 // givesBack settles a batch that has to wait for somebody.
 func (s *stage) givesBack(l *Lane, h *Hold) {
 	s.Helper()
