@@ -31,8 +31,8 @@ type waitBound struct {
 
 // A cancelled is what has become of a step's statements because it was looked at.
 type cancelled struct {
-	ended bool // a cancel was sent, and has come: it has met one of them, or nothing, and meets nothing behind them
-	stray bool // nobody knows whether a cancel is on its way, which may meet what comes behind them
+	ended bool // a cancel was sent and has arrived; nothing after this step can meet it
+	stray bool // a cancel may still arrive, after this step
 }
 
 // boundWait bounds the wait of a step that is about to be sent. Call end when the step has been answered.
@@ -50,9 +50,9 @@ func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
 	ctx, b.stop = context.WithCancel(ctx)
 	b.timer = time.AfterFunc(tuning.Wait, func() {
 		var c cancelled
-		for n := 1; !c.ended; n++ {
+		for n := 1; ; n++ {
 			b.look(ctx, &c)
-			if !c.ended && pause.For(ctx, rest.Nth(n, tuning.Slow, tuning.Wait)) != nil {
+			if c.ended || pause.For(ctx, rest.Nth(n, tuning.Slow, tuning.Wait)) != nil {
 				break
 			}
 		}
@@ -61,8 +61,8 @@ func (l *Lane) boundWait(ctx context.Context, calls []Call) *waitBound {
 	return b
 }
 
-// end returns what has become of the step's statements. Nobody looks any more then, or that is stray: a look that is
-// under way is not waited for, because by now the lane holds what it has claimed next.
+// end returns what has become of the step's statements. It waits 50 ms for a look that is under way, and no longer: the
+// lane holds its next claim by now. If the look has not ended by then, the result is stray.
 func (b *waitBound) end() cancelled {
 	if b == nil {
 		return cancelled{}
@@ -81,8 +81,8 @@ func (b *waitBound) end() cancelled {
 	}
 }
 
-// look ends the statement that waits, if it has done so for long enough. ctx ends with the step; what has been sent by
-// then is answered first. When it is, no cancel is on its way.
+// look ends the statement that waits, if it has done so for long enough. ctx ends with the step. A look that was sent
+// waits for its answer even if the step has ended, Silence at most. With the answer, no cancel is on its way.
 func (b *waitBound) look(ctx context.Context, c *cancelled) {
 	conn, err := b.lane.control.Acquire(ctx)
 	if err != nil {

@@ -102,10 +102,10 @@
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two. That is a millisecond. It is longer while a mark waits: up to a second for a connection of the
-// Control pool, and up to Silence for the server's answer. Hooks may add 50 ms, and so may who looks at a batch
-// (behind.go): what waits longer for them is given back. A pause that comes while a mark is made is seen by paused.sql.
-// And one attempt may be counted that never was: an operator has the job locked, a claim has the group locked and not
-// yet the job, the claim's session ends, and the operator rolls back.
+// Control pool, and up to Silence for the server's answer. A slow hook may add 50 ms. So may the session that looks
+// whether a batch waits (behind.go). What has waited longer is given back. A pause that comes while a mark is made is
+// seen by paused.sql. And one attempt may be counted that never was: an operator has the job locked, a claim has the
+// group locked and not yet the job, the claim's session ends, and the operator rolls back.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
@@ -125,8 +125,8 @@
 // A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and
 // reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
 // ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. If he keeps that
-// open, he is waited for, for a second: then another session ends the statement that waits (behind.go), which costs
-// nothing where nobody waits. The payloads of a batch have 16 MiB together at most. Only the head bears evidence of a
+// open, he is waited for, for a second. Then another session ends that statement (behind.go). A batch that waits for
+// nobody pays nothing for this. The payloads of a batch have 16 MiB together at most. Only the head bears evidence of a
 // crash, is charged with the lost attempt, and runs alone from then on, as every job does that has failed. If a lower
 // id has become the head since that crash, the batch that begins with it ends before the job that bears the mark.
 //

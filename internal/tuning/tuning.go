@@ -20,7 +20,7 @@ const (
 	Rest = 10 * time.Millisecond
 	// Look is the time between two looks at what other workers do, while all lanes are busy; it is half of that while
 	// one waits. Such looks find the groups of a killed worker. A notice rests no longer than that either, and a claim
-	// waits no longer for hooks.
+	// waits no longer for hooks, or for a look at a batch.
 	Look = 50 * time.Millisecond
 	// Slow is what a walk over all groups takes that is called slow. It is also the first rest of a group about which
 	// the server refuses something, that of a lane whose statement was canceled, for the server may be slow to hear of

@@ -185,7 +185,7 @@ var attempts = []Mutant{
 	plant("look-at-a-batch-is-the-last",
 		"a batch waits for as long as somebody likes because a connection was lost on which it was looked at",
 		test("internal/lease", "TestLookAtABatchFails"),
-		in(behindFile, "!c.ended; n++", "!c.ended && !c.stray; n++")),
+		in(behindFile, "if c.ended || pause.For", "if c.ended || c.stray || pause.For")),
 	plant("stray-cancel-meets-a-handler", "a cancel that was to end a batch's wait ends the next job's statement",
 		test("internal/lease", "TestNoHandlerMeetsAStrayCancel"),
 		in(stepFile, "if looked.stray { // a cancel", "if false { // a cancel")),
