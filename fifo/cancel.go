@@ -19,7 +19,7 @@ import (
 // miss it. Call it again while something runs. A worker that hears of it asks whether the pause is still there: if
 // somebody has resumed before, the handlers go on. A Cancel in a transaction is told when that commits, even if the
 // Cancel itself was undone: by ROLLBACK TO SAVEPOINT, or because the attempt failed in whose transaction it was made.
-// An undone Cancel ends what runs only where another pause was already. Nobody can end a handler that ignores its
+// An undone Cancel ends what runs only if its scope was paused before. Nobody can end a handler that ignores its
 // context: see Terminate and Worker.AbandonAfter.
 func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, err error) {
 	p, err := s.pause(ctx, "cancel", reason)
