@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -207,6 +208,38 @@ func testHooksKeepNoClaim(t *testing.T, by lease) {
 	require.Equal(t, ids[1], receive(t, began, "the second job, by another worker"))
 	b.drained()
 	require.NoError(t, second.stop())
+}
+
+// A hook that ends its goroutine, at once or when the next claim has been given back, costs no job an attempt. The
+// worker goes on, and RunOne returns.
+func TestHookThatExits(t *testing.T) { overLeases(t, testHookThatExits) }
+
+func testHookThatExits(t *testing.T, by lease) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("late ", late), func(t *testing.T) {
+			var b *bed
+			b = by.on(newBed(t, hooked(fifo.Hooks{Settled: func(context.Context, *fifo.Job, fifo.Outcome, error) {
+				if late {
+					await(t, "the claim to be given back", func() bool {
+						return len(b.groups(b.q.Group("g"), fifo.Page{}, fifo.Held)) == 0
+					})
+				}
+				runtime.Goexit()
+			}})))
+			ids := b.send("g", nil, nil, nil, nil)
+			handler := func(_ context.Context, job *fifo.Job) error {
+				require.Zero(t, job.Attempts)
+				return nil
+			}
+			ran, err := b.worker(handler).RunOne(t.Context())
+			require.True(t, ran)
+			require.NoError(t, err)
+			w := b.worker(handler, oneLane)
+			b.work(w)
+			require.EqualValues(t, 3, w.Stats().Succeeded)
+			require.Equal(t, ids, b.ledger.order())
+		})
+	}
 }
 
 // If the session ends when its claim has been given back, the group goes on all the same.
