@@ -299,3 +299,31 @@ func testBatchWaitsForALockOnATable(t *testing.T, by lease) {
 		require.Equal(t, 40, runs)
 	})
 }
+
+// A job behind the head of a batch loses the transaction, while somebody keeps its row open. Its attempt is counted,
+// late, and none of the head's.
+func TestLostBehindTheHeadAndKeptOpen(t *testing.T) { overLeases(t, testLostBehindTheHeadAndKeptOpen) }
+
+func testLostBehindTheHeadAndKeptOpen(t *testing.T, by lease) {
+	pgtest.OverEach(t, []string{"COMMIT", "ROLLBACK"}, func(t *testing.T, end string) {
+		b := by.on(newBed(t))
+		b.ledger.overlaps, b.ledger.unordered = true, true // the head runs again
+		ids := b.send("g", "head", "behind")
+		var keeps pgx.Tx
+		w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
+			if job.ID == ids[0] || keeps != nil {
+				return nil
+			}
+			keeps = b.beginWith("SELECT FROM pgfifo.jobs WHERE id = $1 FOR UPDATE", job.ID)
+			return exec(ctx, job, end)
+		}, oneLane, func(w *fifo.Worker) { w.Silence, w.Retry = 2*time.Second, waiting(0) })
+		r := b.run(w)
+		await(t, "an attempt that is not recorded", func() bool {
+			return len(b.log.lines("failed attempt not recorded")) > 0
+		})
+		require.NoError(t, keeps.Rollback(t.Context()))
+		r.finish()
+		require.Equal(t, []int{0, 0, 0, 1}, b.counted())
+		require.EqualValues(t, 1, w.Stats().Lost)
+	})
+}

@@ -121,23 +121,23 @@ func (c conclusion) mend(ctx context.Context) bool {
 }
 
 // unrecorded deals with a group of which the server refuses what became of its attempt. An attempt that has failed is
-// counted by the next claim of the job, as lost. So no handler runs more often than MaxAttempts says, whatever is
-// refused. One that is not counted is no crash.
+// counted by the next claim of its job, as lost, also if that is behind the head of a batch. So no handler runs more
+// often than MaxAttempts says, whatever is refused. One that is not counted is no crash.
 func (c conclusion) unrecorded(ctx context.Context, p *place, err error) {
 	failed := c.failureOf(p)
-	charged := failed != nil && failed.outcome != Snoozed && failed.job.ID == p.held.ID
+	charged := failed != nil && failed.outcome != Snoozed
 	c.lose(p)
 	p.outcome = schedule.Outcome{Trouble: true}
 	c.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 	switch {
 	case c.ran && charged:
-		_ = c.holder.Charge(ctx, p.held)
+		_ = c.holder.Charge(ctx, p.held, failed.job.ID, failed.job.Attempts)
 	case c.ran || c.results[0].failure == usedUp:
-		h := &lease.Held{Key: p.turn.Key}
-		if p.held.GroupSlot || p.held.Token() != 0 { // who has it is known
-			h = p.held
+		h := *p.held
+		if !h.GroupSlot {
+			h.Seen.XID = 0 // the last to lock the group was that Record
 		}
-		_ = c.holder.Record(ctx, h)
+		_ = c.holder.Record(ctx, &h)
 	}
 }
 

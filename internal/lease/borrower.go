@@ -215,6 +215,9 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
 	defer cancel()
 	b.returnLane()
+	if job := jobOf(calls); job != 0 && job != head.ID { // if the time ran out here, the head would be charged
+		calls = append([]Call{boundBy(b.session.bounds.Silence / 2)}, calls...)
+	}
 	own := &Hold{Held: *head}
 	err := b.settleOnLane(ctx, own, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
@@ -227,9 +230,12 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 }
 
 // Charge is Lane.Charge.
-func (b *Borrower) Charge(_ context.Context, head *Held) error {
-	if head.token == 0 {
+func (b *Borrower) Charge(ctx context.Context, head *Held, id int64, attempts int) error {
+	switch {
+	case head.token == 0:
 		return ErrNotHeld
+	case head.ID != id:
+		return b.Record(ctx, head, chargeCall(head, id, attempts))
 	}
 	b.returnLane()
 	return b.release([]*Held{head}, deadNumber())

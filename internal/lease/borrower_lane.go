@@ -75,7 +75,7 @@ func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, w
 			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
 		}
 		err = b.settleBorrowed(ctx, hold, calls)
-		if !tooLong(err) || slow {
+		if !tooLong(err) || slow || calls[0].Statement == stmtBoundBy {
 			return err
 		}
 		b.keeper.slow.add(hold.Key)

@@ -109,8 +109,9 @@
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
-// worker has counted it by then. If that is refused as well, the group is left alone for a while, longer each time
-// (Outcome.Trouble): no other group waits with it.
+// worker has counted it by then. If that is refused as well, or takes half of Silence because somebody keeps the job
+// open, the group is left alone for a while, longer each time (Outcome.Trouble): no other group waits with it. The
+// attempt is marked then, so the next claim of its job counts it as lost: of a batch, that is the job which has failed.
 //
 // A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
 // their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose

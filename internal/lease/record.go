@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,16 +75,25 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 	return nil
 }
 
-// Charge leaves an attempt to whoever claims the job next: it is counted as lost then. It is for one whose Record the
-// server has refused, and fails as that.
-func (r *recorder) Charge(ctx context.Context, head *Held) error {
+// Charge leaves an attempt to whoever claims its job next: it is counted as lost then. It is for one whose Record the
+// server has refused, and fails as that. The job is the head, or one behind it, which somebody may keep open.
+func (r *recorder) Charge(ctx context.Context, head *Held, id int64, attempts int) error {
 	if head.GroupSlot { // its mark is there; the attempt does not count if the handler has committed the claim itself
 		return nil
 	}
 	h := *head
 	h.Seen.XID = 0 // the last to lock the group was that Record
-	args := [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID), appendInt(int64(h.Attempts))}
-	return r.Record(ctx, &h, Call{Statement: stmtCharge, Args: args})
+	return r.Record(ctx, &h, chargeCall(head, id, attempts))
+}
+
+func chargeCall(head *Held, id int64, attempts int) Call {
+	args := [][]byte{[]byte(head.Queue), []byte(head.GroupID), appendInt(id), appendInt(int64(attempts))}
+	return Call{Statement: stmtCharge, Args: args}
+}
+
+// charges reports whether a call leaves the attempt of the head to whoever claims that next.
+func (c *Call) charges(head *Held) bool {
+	return c.Statement == stmtCharge && bytes.Equal(c.Args[2], appendInt(head.ID))
 }
 
 // recordOnce returns its transaction, too, if it got as far as having one. lost are those that have ended.
@@ -99,15 +109,10 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 	}
 	own, err = r.relock(ctx, pg, head, lost, len(calls) > 0)
 	held := own != 0
-	for i := 0; err == nil && held && i < len(calls); i++ {
-		held, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
-		if unchanged := false; err == nil && !held {
-			if unchanged, err = r.record(ctx, pg, r.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
-				err = errUnchanged
-			}
-		}
+	if err == nil && held && len(calls) > 0 {
+		held, err = r.recordCalls(ctx, pg, calls)
 	}
-	if err == nil && held && (len(calls) == 0 || calls[0].Statement != stmtCharge) {
+	if err == nil && held && (len(calls) == 0 || !calls[0].charges(head)) {
 		_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 	}
 	if err == nil { // also of nothing, which is no evidence then
@@ -117,6 +122,26 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 		err = ErrNotHeld
 	}
 	return own, err
+}
+
+// recordCalls makes the calls, and reports whether each has found its job. A job behind the head is not locked, so
+// somebody may keep it open. If the time ran out in that wait, the end of this transaction would be evidence of a crash
+// of the head's. So the server refuses a call when half of the time that is left is over.
+func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
+	deadline, _ := ctx.Deadline()
+	found, err = r.record(ctx, pg, boundSQL[stmtBoundBy], boundBy(time.Until(deadline)/2).Args)
+	for i := 0; err == nil && found && i < len(calls); i++ {
+		found, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
+		if unchanged := false; err == nil && !found {
+			if unchanged, err = r.record(ctx, pg, r.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
+				err = errUnchanged
+			}
+		}
+	}
+	if err == nil {
+		_, err = r.record(ctx, pg, boundSQL[stmtUnbound], nil)
+	}
+	return found, err
 }
 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.

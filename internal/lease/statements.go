@@ -37,6 +37,8 @@ const ( // names of prepared statements
 	stmtKeepDone     = "pgfifo_keep_done"
 	stmtBound        = "pgfifo_bound"
 	stmtBoundRest    = "pgfifo_bound_rest"
+	stmtBoundBy      = "pgfifo_bound_by"
+	stmtUnbound      = "pgfifo_unbound"
 	stmtBarely       = "pgfifo_barely"
 	stmtWaitToTake   = "pgfifo_wait_to_take"
 	stmtWaitLong     = "pgfifo_wait_long"

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"slices"
+	"time"
 
 	"github.com/pgfifo/pgfifo/internal/array"
 )
@@ -25,12 +26,19 @@ var boundSQL = map[string]string{
 		"1000 * EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.now()))::integer::text, true)",
 	stmtBarely: "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)",
+	stmtBoundBy:    "SELECT pg_catalog.set_config('statement_timeout', $1, true)",
+	stmtUnbound:    "SET LOCAL statement_timeout TO DEFAULT",
 	stmtWaitToTake: "SET LOCAL lock_timeout = '1s'",
 	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }
 
-// boundBy has the statements that bound a transaction.
-var boundBy = map[patience]string{waitToTake: stmtWaitToTake, waitBriefly: stmtBound, waitBarely: stmtBarely}
+// boundBy is a call that bounds each statement behind it.
+func boundBy(d time.Duration) Call {
+	return Call{Statement: stmtBoundBy, Args: [][]byte{[]byte(millis(d))}}
+}
+
+// boundOf has the statements that bound a transaction.
+var boundOf = map[patience]string{waitToTake: stmtWaitToTake, waitBriefly: stmtBound, waitBarely: stmtBarely}
 
 // tooLong reports whether a statement was ended because its patience was.
 func tooLong(err error) bool {
@@ -43,7 +51,7 @@ func tooLong(err error) bool {
 func sendTake(p *pipeline, hold *Hold, wait patience) (taken func(error) (xid int64, err error)) {
 	heads, behind := keptHeads(hold), keptBehind(hold)
 	c := columnsOf(heads)
-	if bound := boundBy[wait]; bound != "" {
+	if bound := boundOf[wait]; bound != "" {
 		p.send(bound, nil, nil)
 	}
 	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
