@@ -208,7 +208,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 			p.outcome = schedule.Outcome{Trouble: true}
 		}
 		if lease.Refused(err) && begun && !p.turn.HasGroupSlot() { // the claim that failed is no evidence of a crash
-			_ = s.holder.Record(ctx, &lease.Held{Key: p.turn.Key})
+			_ = s.holder.Cover(ctx, p.turn.Key)
 		}
 		s.crew.turns.Done(p.turn, p.learned())
 	}

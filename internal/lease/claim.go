@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/array"
 )
 
@@ -18,11 +19,18 @@ type claims struct {
 	dialed int64 // which one of the process's lanes this is
 	missed Miss  // why the last one holds nothing, if it does
 	claim  claim // of one group; used again by the next one
+	locked []groupLock
+}
+
+// A groupLock is a group that a claim has locked, and the transaction that had locked it before: see Lane.Cover.
+type groupLock struct {
+	groups.Key
+	before uint32
 }
 
 // send adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or nil.
 func (c *claims) send(p *pipeline, next *Request) (claimed func() *Hold) {
-	c.missed = NoHead
+	c.missed, c.locked = NoHead, c.locked[:0]
 	if next.Slot {
 		c.missed = OverLimit // until a row says that there is a slot
 	}
@@ -74,7 +82,9 @@ func (c *claim) readLock(r *rowReader) {
 		r.uint32() // the group's number
 		c.of.missed = NoHead
 	}
-	c.groupXID, c.locked = r.optional()
+	if c.groupXID, c.locked = r.optional(); c.locked {
+		c.of.locked = append(c.of.locked, groupLock{c.next.Key, c.groupXID})
+	}
 }
 
 func (c *claim) readJob(r *rowReader) {
@@ -119,12 +129,12 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 		lock, look = stmtLockSlot, stmtClaimManySlot
 	}
 	asked := next.all()
-	groupXIDs, locked := make([]uint32, len(asked)), 0
+	groupXIDs := make([]uint32, len(asked))
 	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
 		c.missed = NoHead
 		if xid, ok := r.optional(); ok {
 			groupXIDs[n] = xid
-			locked++
+			c.locked = append(c.locked, groupLock{asked[n].Key, xid})
 		}
 	}))
 	heads := make([]Held, 0, len(asked))
@@ -138,7 +148,7 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 		if len(heads) == 0 {
 			return nil
 		}
-		return company(heads, locked)
+		return company(heads, len(c.locked))
 	}
 }
 

@@ -12,7 +12,7 @@
 //     statements.go, sql.go, columns.go, refused.go, and the files in sql.
 //   - The transaction as a handler has it: loan.go, nest.go, savepoint.go, nested_pgx.go, nested_bun.go, fence.go; what
 //     a handler does to the session: spoil.go, restore.go, failed.go.
-//   - What is known of a death: mark.go, record.go.
+//   - What is known of a death: mark.go, record.go, cover.go.
 //   - The lease of a session: keeper.go, session.go, round.go; who works its groups: borrower.go, borrower_lane.go,
 //     take.go, lanes.go, settlement.go, slow.go.
 //   - Connections: dialer.go, connection.go, link.go, pooled.go, planner.go; their silence: bounds.go, heartbeat.go,
@@ -90,7 +90,10 @@
 //   - Between the death and the claim that would count it, another claim has locked the group, but not the job, and
 //     was committed: an operator had the job locked, or a lower id was committed and became the head.
 //   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
-//     deleted, or it took many groups, and the server refused one of them.
+//     deleted.
+//   - The server refused a claim between them that had the job's row locked by then: it took many groups, and another
+//     one's job was refused, or a value is damaged, which is seen when it is sent. If the claim had only the group's
+//     row locked, what it has found there is asked about (cover.go).
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their

@@ -18,6 +18,7 @@ const vacuumed = "-jobs 1500 -groups 40 -processes 3 -lanes 3 -batch 1 -vacuums 
 const (
 	attemptFile = "fifo/attempt.go"
 	markFile    = "internal/lease/mark.go"
+	coverFile   = "internal/lease/cover.go"
 
 	suspectsFile = "internal/schedule/suspects.go"
 )
@@ -40,6 +41,12 @@ var attempts = []Mutant{
 		test("fifo", "TestLostBehindTheHeadAndKeptOpen"),
 		in("fifo/conclude.go", "failed.outcome != Snoozed\n",
 			"failed.outcome != Snoozed && failed.job.ID == p.held.ID\n")),
+	plant("refused-claim-hides-a-death", "a death is not counted if the server refuses the next claim of the job",
+		test("internal/lease", "TestRefusedClaimAndEvidence"),
+		in(coverFile, "	case lost:", "	case lost && err != nil:")),
+	plant("refused-claim-is-a-death", "a claim that the server refuses is taken for one that died",
+		test("internal/lease", "TestRefusedClaimAndEvidence"),
+		in(coverFile, "return l.Record(ctx, &Held{Key: key})", "return nil")),
 	plant("late-text", "an error that panics when its text is asked for later ends the worker's process",
 		test("fifo", "TestErrorThatPanicsLater"),
 		in("fifo/handler.go", "return fmt.Sprint(err)", "return err.Error()")),
