@@ -213,8 +213,8 @@ var attempts = []Mutant{
 		in(stepFile, "if err != nil || len(lost) == 0 {\n\t\tl.rollback(ctx)",
 			"if err == nil || len(lost) == 0 {\n\t\tl.rollback(ctx)")),
 	plant("stray-cancel-charges-others",
-		"an attempt is counted of a job that has not begun: it was claimed beside one whose worker has died, and met a "+
-			"cancel that may yet come",
+		"an attempt is counted of a job that has not begun: it was claimed beside one whose worker has died, and met "+
+			"a cancel that may yet come",
 		test("internal/lease", "TestNoHandlerMeetsAStrayCancel"),
 		in(stepFile, "!committed && !slices.Contains(lost, h)", "!committed && false")),
 	plant("stray-cancel-meets-the-evidence",
