@@ -118,10 +118,13 @@ func TestSharesGoOnWhereTheyWere(t *testing.T) {
 		done++
 		worked[turn.Key]++
 		byShare[share]++
-		if done == n*rounds { // a third
+		// A third of all: a share of which no more was read than the line has at first has less than a tenth of that.
+		// Parts are of time, and on a busy machine one turn may take as long as many others.
+		if done == n*rounds {
 			for share, count := range byShare {
-				require.InDelta(t, done/3, count, float64(done)/6, fmt.Sprint(share, " of ", byShare))
+				require.Greater(t, count, done/10, fmt.Sprint(share, " of ", byShare))
 			}
+			require.Len(t, byShare, 3)
 		}
 		require.LessOrEqual(t, s.inLine(turns, queue), 3*limit)
 	}
