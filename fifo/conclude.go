@@ -120,9 +120,10 @@ func (c conclusion) mend(ctx context.Context) bool {
 	return all
 }
 
-// unrecorded deals with a group of which the server refuses what became of its attempt. An attempt that has failed is
-// counted by the next claim of its job, as lost, also if that is behind the head of a batch. So no handler runs more
-// often than MaxAttempts says, whatever is refused. One that is not counted is no crash.
+// unrecorded deals with a group of which the server refuses what became of its attempt. The next claim of the job that
+// has failed counts its attempt as lost, even if the job is behind a batch's head. So no handler runs more often than
+// MaxAttempts says, whatever is refused; but if another worker takes the group first, a failure behind the head may go
+// uncounted. An attempt that is not to be counted is no crash.
 func (c conclusion) unrecorded(ctx context.Context, p *place, err error) {
 	failed := c.failureOf(p)
 	charged := failed != nil && failed.outcome != Snoozed
@@ -133,11 +134,7 @@ func (c conclusion) unrecorded(ctx context.Context, p *place, err error) {
 	case c.ran && charged:
 		_ = c.holder.Charge(ctx, p.held, failed.job.ID, failed.job.Attempts)
 	case c.ran || c.results[0].failure == usedUp:
-		h := *p.held
-		if !h.GroupSlot {
-			h.Seen.XID = 0 // the last to lock the group was that Record
-		}
-		_ = c.holder.Record(ctx, &h)
+		_ = c.holder.Record(ctx, p.held)
 	}
 }
 

@@ -158,7 +158,8 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 //
 // A statement whose context ends is cancelled. If the server does not take the cancel request within Worker.Silence,
 // it may meet a later statement of the same job, and of no other; if it meets the job's completion, the job is returned
-// and runs again (or, in COMMIT's wait for a standby, is done without that wait). The connection is given up.
+// and runs again. If it meets COMMIT's wait for a standby, the job is done, and perhaps not yet on the standby. The
+// connection is given up.
 //
 // Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
 // objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and

@@ -207,7 +207,7 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 			s.crew.trouble(p.turn.Key, err)
 			p.outcome = schedule.Outcome{Trouble: true}
 		}
-		if lease.Refused(err) && begun && !p.turn.HasGroupSlot() { // the claim that failed is no evidence of a crash
+		if lease.Refused(err) && begun && !p.turn.HasGroupSlot() { // a refused claim must not look like a crash
 			_ = s.holder.Cover(ctx, p.turn.Key)
 		}
 		s.crew.turns.Done(p.turn, p.learned())

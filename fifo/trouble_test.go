@@ -162,7 +162,7 @@ func TestRefusedClaimIsNoAttempt(t *testing.T) {
 	require.Zero(t, w.Stats().Lost)
 }
 
-// Nor does it hide that the last worker of the group has died with the job.
+// A refused claim does not hide that the last worker of the group has died with the job.
 func TestRefusedClaimHidesNoDeath(t *testing.T) {
 	b, h, w := newImpatient(t)
 	b.send("g", nil)
@@ -199,7 +199,7 @@ func (b *bed) refuseNext(h *blocking) {
 	t := b.t
 	t.Helper()
 	lock := pgtest.Conn(t, b.url)
-	// It waits for the first claim, which has read this table, and is waited for by the second.
+	// This lock waits for the first claim, which has read the table. The second claim waits for the lock.
 	locked := beside(func() error {
 		_, err := lock.Exec(t.Context(), "SET statement_timeout = 0; BEGIN; LOCK pgfifo.pauses")
 		return err

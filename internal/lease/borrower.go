@@ -215,9 +215,6 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
 	defer cancel()
 	b.returnLane()
-	if job := jobOf(calls); job != 0 && job != head.ID { // if the time ran out here, the head would be charged
-		calls = append([]Call{boundBy(b.session.bounds.Silence / 2)}, calls...)
-	}
 	own := &Hold{Held: *head}
 	err := b.settleOnLane(ctx, own, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {

@@ -60,8 +60,11 @@ func (b *Borrower) laneWith(
 }
 
 // settleOnLane settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the
-// hold for it. If it fails, the groups are held still; but not if the error is errNoRow.
+// hold for it. If it fails, the groups are held still; but not if the error is errNoRow. A call for a job behind a head
+// that is settled by itself is bounded: or the time would run out, and Forfeit would charge the head.
 func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, wait patience) error {
+	job := jobOf(calls)
+	behind := len(hold.Rest) == 0 && job != 0 && job != hold.ID
 	for {
 		lane, err := b.laneToSettle(ctx, hold, wait)
 		if err != nil {
@@ -74,8 +77,11 @@ func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, w
 			b.returnLane()
 			return fmt.Errorf("%w: a job behind the head was changed", ErrGivenBack)
 		}
-		err = b.settleBorrowed(ctx, hold, calls)
-		if !tooLong(err) || slow || calls[0].Statement == stmtBoundBy {
+		if behind {
+			deadline, _ := ctx.Deadline()
+			return b.settleBorrowed(ctx, hold, append([]Call{boundBy(time.Until(deadline) / 2)}, calls...))
+		}
+		if err = b.settleBorrowed(ctx, hold, calls); !tooLong(err) || slow {
 			return err
 		}
 		b.keeper.slow.add(hold.Key)

@@ -15,15 +15,15 @@ import (
 const headSQL = "SELECT id, attempts, xmax::text::bigint FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 	"ORDER BY queue, group_id, id LIMIT 1"
 
-// Cover is for a group of a claim that the server has refused. If the claim had locked the group, its end may look like
-// a death: it had the head, too, or somebody has looked at that and rolled back. So the group is locked once more, and
-// that is committed, which covers also what a worker has left that has died with the head. An attempt that was lost is
-// marked first, and whoever claims the job next counts it.
+// Cover is called for each group of a claim that the server has refused. If the claim had locked the group, its
+// rollback may look like a death to the next claim. So Cover locks the group again and commits. That would also hide a
+// real death before the claim. So it looks for one first, and marks that attempt: whoever claims the job next counts
+// it.
 //
-// If the claim had locked the head, nobody knows any more who had it before.
+// If the claim had locked the head, too, an earlier death can no longer be seen.
 func (l *Lane) Cover(ctx context.Context, key groups.Key) error {
 	i := slices.IndexFunc(l.claims.locked, func(one groupLock) bool { return one.Key == key })
-	if i < 0 { // what is there is as it was
+	if i < 0 { // the claim has locked nothing here
 		return nil
 	}
 	head, lost, err := l.lostBefore(ctx, l.claims.locked[i])
@@ -36,8 +36,8 @@ func (l *Lane) Cover(ctx context.Context, key groups.Key) error {
 	return l.Record(ctx, &Held{Key: key})
 }
 
-// lostBefore reports whether the worker of a group's head had died with it before a claim that was refused. The claim's
-// own lock of the head does not tell of a death, because it is newer than what the group had.
+// lostBefore reports whether the worker of a group's head had died with it before a claim that was refused. If the
+// claim had locked the head itself, the answer is no: its lock is newer than the group's earlier one.
 func (l *Lane) lostBefore(ctx context.Context, one groupLock) (head *Held, lost bool, err error) {
 	if l.control == nil {
 		return nil, false, ErrNoControl

@@ -8,14 +8,14 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
-// A claim that the server refuses is no death, however far it has come, and hides none that its locks did not hide.
+// A claim that the server refuses is no death, however far it has come, and hides none unless it had locked the head.
 func TestRefusedClaimAndEvidence(t *testing.T) {
 	without := func(name string) [2]string {
 		return [2]string{"ALTER TABLE pgfifo." + name + " RENAME TO away", "ALTER TABLE pgfifo.away RENAME TO " + name}
 	}
 	type row struct {
 		request *Request
-		refused [2]string // how it is, and how no more
+		refused [2]string // SQL that makes the server refuse, and SQL that undoes it
 		hides   bool      // it has the head: nobody knows any more who had it before
 	}
 	pgtest.OverAll(t, map[string]row{

@@ -156,7 +156,7 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	}
 	l.claims.dialed = dials.Add(1)
 	l.stmts = unprepared(d.Schema, ownTexts, d.Statements)
-	l.recorder, l.marks = recorder{l.link, d.Schema, l.stmts}, marks{on: l.link, schema: d.Schema}
+	l.recorder, l.marks = recorder{on: l.link, schema: d.Schema, stmts: l.stmts}, marks{on: l.link, schema: d.Schema}
 	if d.parsed.CompareAndSwap(false, true) {
 		if err := l.stmts.parse(ctx, l.pg()); err != nil {
 			d.parsed.Store(false)

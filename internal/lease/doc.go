@@ -91,9 +91,9 @@
 //     was committed: an operator had the job locked, or a lower id was committed and became the head.
 //   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
 //     deleted.
-//   - The server refused a claim between them that had the job's row locked by then: it took many groups, and another
-//     one's job was refused, or a value is damaged, which is seen when it is sent. If the claim had only the group's
-//     row locked, what it has found there is asked about (cover.go).
+//   - Between them the server refused a claim that had locked the job's row: another group of that claim was refused,
+//     or a damaged value was found while it was sent. If the claim had locked only the group's row, the death is still
+//     seen (cover.go).
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
@@ -112,9 +112,9 @@
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
-// worker has counted it by then. If that is refused as well, or takes half of Silence because somebody keeps the job
-// open, the group is left alone for a while, longer each time (Outcome.Trouble): no other group waits with it. The
-// attempt is marked then, so the next claim of its job counts it as lost: of a batch, that is the job which has failed.
+// worker has counted it by then. If that is refused as well, or takes long because somebody keeps the job open, the
+// group is left alone for a while, longer each time (Outcome.Trouble): no other group waits with it. The attempt is
+// marked then, so the next claim of its job counts it as lost. In a batch that is the failed job, not the head.
 //
 // A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
 // their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose

@@ -65,3 +65,20 @@ func TestRefusedReleaseRests(t *testing.T) {
 	require.True(t, k.retryAt.After(begun))
 	require.Len(t, k.unreleased, 1)
 }
+
+// A job is given back although its release waits for a lock on the table.
+func TestGivenBackBehindALockedTable(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	k := s.keeper()
+	first, other := s.borrow(k, "b")
+	require.NoError(t, first.Record(t.Context(), &other.Held), "its lane has all statements prepared then")
+	b, hold := s.borrow(k, "a")
+	tx := s.begin()
+	s.do(tx, "LOCK pgfifo.queue_groups IN SHARE MODE")
+	recorded := beside(func() error { return b.Record(t.Context(), &hold.Held) })
+	s.Until(func() bool { return k.slow.is(hold.Key) }) // the first try has been refused
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.NoError(t, <-recorded)
+	require.Empty(t, s.groupsOf())
+}

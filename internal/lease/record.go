@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -26,15 +27,25 @@ const (
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
 	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $4 id.
+	// unboundSQL undoes what boundBy does, for the statements behind the calls.
+	unboundSQL         = "SET LOCAL statement_timeout TO DEFAULT"
 	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 )
 
 // A recorder settles on other connections what a lane cannot settle any more.
 type recorder struct {
-	on     *link // the lane's
-	schema schema.Name
-	stmts  statements
+	on      *link // the lane's
+	schema  schema.Name
+	stmts   statements
+	refused refusedRecord
+}
+
+// A refusedRecord is the last Record that the server has refused: its transaction has locked the group since the claim.
+type refusedRecord struct {
+	groups.Key
+	claim int64  // the claim's transaction
+	own   uint32 // 0: not known
 }
 
 var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
@@ -58,32 +69,42 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
 	defer cancel()
-	var lost []uint32
-	if head.Seen.XID > 0 {
-		lost = append(lost, uint32(head.Seen.XID))
-	}
+	lost := r.ended(head)
 	own, err := r.recordOnce(ctx, head, lost, calls)
 	if err != nil && !Refused(err) && ctx.Err() == nil { // the pool's session had ended: another one
 		if lost != nil && own != 0 {
 			lost = append(lost, own)
 		}
-		_, err = r.recordOnce(ctx, head, lost, calls)
+		own, err = r.recordOnce(ctx, head, lost, calls)
 	}
 	if err != nil {
+		if Refused(err) && !errors.Is(err, ErrNotHeld) {
+			r.refused = refusedRecord{head.Key, head.Seen.XID, own}
+		}
 		return fmt.Errorf("lease: record: %w", err)
 	}
 	return nil
 }
 
-// Charge leaves an attempt to whoever claims its job next: it is counted as lost then. It is for one whose Record the
-// server has refused, and fails as that. The job is the head, or one behind it, which somebody may keep open.
+// ended returns the transactions of an attempt that have ended, or nil if the last of them is not known.
+func (r *recorder) ended(head *Held) []uint32 {
+	again := r.refused.Key == head.Key && r.refused.claim == head.Seen.XID
+	switch {
+	case head.Seen.XID == 0, again && r.refused.own == 0 && !head.GroupSlot:
+		return nil
+	case again && r.refused.own != 0:
+		return []uint32{uint32(head.Seen.XID), r.refused.own}
+	}
+	return []uint32{uint32(head.Seen.XID)}
+}
+
+// Charge leaves an attempt to whoever claims its job next: it is counted as lost then. Use it if Record was refused, or
+// for a death that was found. Its errors are Record's. The job may be behind the head, where somebody may keep it open.
 func (r *recorder) Charge(ctx context.Context, head *Held, id int64, attempts int) error {
 	if head.GroupSlot { // its mark is there; the attempt does not count if the handler has committed the claim itself
 		return nil
 	}
-	h := *head
-	h.Seen.XID = 0 // the last to lock the group was that Record
-	return r.Record(ctx, &h, chargeCall(head, id, attempts))
+	return r.Record(ctx, head, chargeCall(head, id, attempts))
 }
 
 func chargeCall(head *Held, id int64, attempts int) Call {
@@ -125,8 +146,8 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 }
 
 // recordCalls makes the calls, and reports whether each has found its job. A job behind the head is not locked, so
-// somebody may keep it open. If the time ran out in that wait, the end of this transaction would be evidence of a crash
-// of the head's. So the server refuses a call when half of the time that is left is over.
+// somebody may keep it open. The rollback of this transaction is evidence against the head until Charge has committed.
+// So the server ends a call when half of the time that is left is over, and does not leave it to ctx.
 func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
 	deadline, _ := ctx.Deadline()
 	found, err = r.record(ctx, pg, boundSQL[stmtBoundBy], boundBy(time.Until(deadline)/2).Args)
@@ -139,7 +160,7 @@ func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []C
 		}
 	}
 	if err == nil {
-		_, err = r.record(ctx, pg, boundSQL[stmtUnbound], nil)
+		_, err = pg.Exec(ctx, unboundSQL).ReadAll()
 	}
 	return found, err
 }

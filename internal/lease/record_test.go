@@ -105,3 +105,23 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 		require.Len(t, s.found(next), 1)
 	})
 }
+
+// A worker whose Record the server refuses charges the attempt next. Another worker that has claimed the group in
+// between and has died leaves the evidence of that.
+func TestChargeBehindARefusalLeavesEvidence(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	lost, dies := s.lane(), s.lane()
+	h := s.step(lost, nil, &Request{Key: group("a"), Jobs: 2})
+	pid := lost.stream.pid
+	lost.kill()
+	s.Until(func() bool {
+		return pgtest.One[int](s.DB, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+	})
+	s.Exec("ALTER TABLE pgfifo.jobs ADD CHECK (id <> 2 OR attempts = 0) NOT VALID")
+	require.True(t, Refused(lost.Record(t.Context(), &h.Held, retryIn(&Hold{Held: h.Rest[0]}, 0)...)))
+	s.claim(dies, "a")
+	s.Terminate(dies.pg().PID())
+	require.ErrorIs(t, lost.Charge(t.Context(), &h.Held, h.Rest[0].ID, 0), ErrNotHeld)
+	require.True(t, s.lost("a"))
+}

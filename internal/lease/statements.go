@@ -38,7 +38,6 @@ const ( // names of prepared statements
 	stmtBound        = "pgfifo_bound"
 	stmtBoundRest    = "pgfifo_bound_rest"
 	stmtBoundBy      = "pgfifo_bound_by"
-	stmtUnbound      = "pgfifo_unbound"
 	stmtBarely       = "pgfifo_barely"
 	stmtWaitToTake   = "pgfifo_wait_to_take"
 	stmtWaitLong     = "pgfifo_wait_long"

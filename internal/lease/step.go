@@ -201,7 +201,7 @@ func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error
 		return true, nil
 	case p.read < sent.ended && l.pg().TxStatus() == 'E' && Refused(err) && l.returnBatch(ctx, sent.marked):
 		return false, fmt.Errorf("%w: %w", ErrGivenBack, err)
-	case unheld: // p is another pipeline by now
+	case unheld: // read before, because returnBatch has used p again
 		err = l.unsettled(fmt.Errorf("%w: %w", ErrNotHeld, err), sent.cancelled)
 	case !settled && sent.calls:
 		err = l.unsettled(err, sent.cancelled)
@@ -270,13 +270,16 @@ func (l *Lane) giveUp(ctx context.Context, hold *Hold) {
 		l.rollback(ctx)
 	}
 	committed := err == nil && len(lost) == 0 && !l.Closed()
-	if err != nil { // the cancel has met what was asked: it is asked again, outside the claim
+	if err != nil { // the cancel may have ended the question: it is asked again, outside the claim
 		lost, _ = l.dead(ctx, all)
 	}
 	_ = l.Close()
 	for h := range all.Heads() {
-		if !committed && !slices.Contains(lost, h) {
-			_ = l.Record(ctx, h)
+		if committed || slices.Contains(lost, h) {
+			continue
+		}
+		if err := l.Record(ctx, h); err != nil && !Refused(err) {
+			return // nobody can be told now
 		}
 	}
 }

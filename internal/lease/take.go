@@ -27,7 +27,6 @@ var boundSQL = map[string]string{
 	stmtBarely: "SELECT pg_catalog.set_config('lock_timeout', '50ms', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)",
 	stmtBoundBy:    "SELECT pg_catalog.set_config('statement_timeout', $1, true)",
-	stmtUnbound:    "SET LOCAL statement_timeout TO DEFAULT",
 	stmtWaitToTake: "SET LOCAL lock_timeout = '1s'",
 	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }

@@ -8,9 +8,9 @@
 -- PostgreSQL manual, where "transactionid" and "tuple" are waits for rows. The view has the beginning of a text. The
 -- transaction is named, and not its session, because a session that a pooler shares may be anybody's by now.
 --
--- If track_activities is off the view has no text, and no time. Then a statement is ended at once that waits with a
--- lock on a row of jobs, which PostgreSQL takes only to wait for the row. With a text that is not asked: who waits for
--- a row that was changed meanwhile, and that a third one has open by now, has none.
+-- If track_activities is off there is no text and no time. Then a statement is ended at once if its session has a lock
+-- of type "tuple" on jobs: PostgreSQL holds one only while it waits for a row. If there is a text, that lock is not
+-- asked for. A session has none if the row was changed while it waited, and somebody else has the new version.
 --
 -- The statement may go on at this very moment. Then the cancel hits whatever that session runs next: a later statement
 -- of the same pipeline (the next claim, too), COMMIT's wait for a standby, which then ends too soon, or nothing. When
