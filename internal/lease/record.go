@@ -26,9 +26,9 @@ const (
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
-	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $4 id.
 	// unboundSQL undoes what boundBy does, for the statements behind the calls.
-	unboundSQL         = "SET LOCAL statement_timeout TO DEFAULT"
+	unboundSQL = "SET LOCAL statement_timeout TO DEFAULT"
+	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $4 id.
 	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 )
@@ -88,14 +88,19 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 
 // ended returns the transactions of an attempt that have ended, or nil if the last of them is not known.
 func (r *recorder) ended(head *Held) []uint32 {
-	again := r.refused.Key == head.Key && r.refused.claim == head.Seen.XID
-	switch {
-	case head.Seen.XID == 0, again && r.refused.own == 0 && !head.GroupSlot:
+	if head.Seen.XID == 0 {
 		return nil
-	case again && r.refused.own != 0:
-		return []uint32{uint32(head.Seen.XID), r.refused.own}
 	}
-	return []uint32{uint32(head.Seen.XID)}
+	ended := []uint32{uint32(head.Seen.XID)}
+	switch of := r.refused; {
+	case of.Key != head.Key || of.claim != head.Seen.XID: // no Record of this attempt was refused
+		return ended
+	case of.own != 0:
+		return append(ended, of.own)
+	case head.GroupSlot:
+		return ended
+	}
+	return nil
 }
 
 // Charge leaves an attempt to whoever claims its job next: it is counted as lost then. Use it if Record was refused, or
