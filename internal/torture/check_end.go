@@ -172,7 +172,7 @@ func (c *checker) checkServerLog() {
 		texts, known := asked[e.state]
 		has := func(text string) bool { return strings.Contains(e.text, text) }
 		if !known || texts != nil && !slices.ContainsFunc(texts, has) {
-			c.broken("I11", forever, -1, nil, "%s %s: %s", e.who, e.state, e.text)
+			c.broken("I11", forever, -1, nil, "%s %s: %s; %s", e.who, e.state, e.text, e.blocked)
 		}
 	}
 }

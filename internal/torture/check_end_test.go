@@ -6,7 +6,7 @@ import (
 
 // refused has the server's log tell of an error.
 func (b *book) refused(state, text string) {
-	b.serverErrors = append(b.serverErrors, serverError{"w1", state, text})
+	b.serverErrors = append(b.serverErrors, serverError{who: "w1", state: state, text: text})
 }
 
 // What faults hit, who holds what, and how all ends: I7 to I11.

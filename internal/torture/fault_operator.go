@@ -31,8 +31,11 @@ func injectOperator(ctx context.Context, r *run, rng *rand.Rand) error {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	var waiting []groups.Key
-	err = tx.NewRaw(`SELECT queue, group_id FROM (SELECT DISTINCT queue, group_id FROM pgfifo.jobs
+	var waiting []struct {
+		groups.Key
+		Payload []byte
+	}
+	err = tx.NewRaw(`SELECT * FROM (SELECT DISTINCT ON (queue, group_id) queue, group_id, payload FROM pgfifo.jobs
 		WHERE group_id NOT LIKE 'z%') j
 		ORDER BY random() LIMIT 8`).Scan(ctx, &waiting)
 	if err != nil {
@@ -40,14 +43,19 @@ func injectOperator(ctx context.Context, r *run, rng *rand.Rand) error {
 	}
 	var touched []int32
 	note := ""
-	for _, key := range waiting {
-		what, n := []string{"purge", "delete", "lock"}[rng.IntN(3)], 0
-		if n, err = r.touch(ctx, tx, what, key); err != nil {
+	for _, w := range waiting {
+		what := []string{"purge", "delete", "lock"}[rng.IntN(3)]
+		n, err := r.touch(ctx, tx, what, w.Key)
+		if err != nil {
 			return err
 		}
-		if group, err := groupOf(key.GroupID); err == nil && n > 0 {
+		t, err := readTask(w.Payload)
+		if err != nil {
+			return err
+		}
+		if group, err := groupFor(w.Queue, w.GroupID, t); err == nil && n > 0 {
 			touched = append(touched, group)
-			note += fmt.Sprintf(" %s of %d jobs of %s/%s", what, n, key.Queue, key.GroupID)
+			note += fmt.Sprintf(" %s of %d jobs of %s/%s", what, n, w.Queue, groupID(group))
 		}
 	}
 	if len(touched) == 0 {

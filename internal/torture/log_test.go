@@ -82,7 +82,10 @@ func TestServerLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := `2026-01-02 03:04:05.678 UTC [12] run w3 40P01 ERROR:  deadlock detected
-2026-01-02 03:04:05.678 UTC [12] run w3 40P01 DETAIL:  Process 1 waits for Process 2
+2026-01-02 03:04:05.678 UTC [12] run w3 40P01 DETAIL:  Process 1 waits for ShareLock; blocked by process 2.
+	Process 2 waits for ShareLock; blocked by process 1.
+	Process 1: SELECT
+	 1
 2026-01-02 03:04:05.678 UTC [12] run w3 40P01 STATEMENT:  SELECT
 	 1
 2026-01-02 03:04:05.678 UTC [12] other w3 40P01 ERROR:  of another database
@@ -94,8 +97,11 @@ func TestServerLog(t *testing.T) {
 	h := &history{}
 	require.NoError(t, h.readServerLog(path, "run", filepath.Join(dir, "copy")))
 	require.Equal(t, []serverError{
-		{"w3", "40P01", "ERROR: deadlock detected in: SELECT"},
-		{"[unknown]", "57P03", "FATAL: the database system is starting up"},
+		{
+			"w3", "40P01", "ERROR: deadlock detected in: SELECT", "Process 1 waits for ShareLock; blocked by process 2.; " +
+				"Process 2 waits for ShareLock; blocked by process 1.; Process 1: SELECT; ",
+		},
+		{"[unknown]", "57P03", "FATAL: the database system is starting up", ""},
 	}, h.serverErrors)
 	require.FileExists(t, filepath.Join(dir, "copy"))
 }

@@ -14,9 +14,10 @@ type serverLog struct {
 	logged       bool // there was one
 }
 
-// A serverError is a line of the server's log, with its statement if that follows.
+// A serverError is a line of the server's log, with its statement if that follows. who is blocked by whom follows a
+// deadlock.
 type serverError struct {
-	who, state, text string
+	who, state, text, blocked string
 }
 
 // readServerLog keeps a copy of the log, and reads it.
@@ -35,14 +36,25 @@ func (h *history) readServerLog(path, database, copyTo string) error {
 	return lines(copyTo, func(line string) error {
 		if e, ok := parseServerLine(line, database); ok {
 			h.serverErrors = append(h.serverErrors, e)
-		} else if n := len(h.serverErrors); n > 0 && strings.Contains(line, " STATEMENT: ") {
-			_, statement, _ := strings.Cut(line, " STATEMENT: ")
-			if e := &h.serverErrors[n-1]; !strings.Contains(e.text, " in: ") {
-				e.text += " in: " + strings.TrimSpace(statement)
-			}
+		} else if n := len(h.serverErrors); n > 0 {
+			h.serverErrors[n-1].more(line)
 		}
 		return nil
 	})
+}
+
+// more adds a line that follows.
+func (e *serverError) more(line string) {
+	if _, statement, ok := strings.Cut(line, " STATEMENT: "); ok && !strings.Contains(e.text, " in: ") {
+		e.text += " in: " + strings.TrimSpace(statement)
+		return
+	}
+	_, detail, _ := strings.Cut(line, " DETAIL: ")
+	for _, text := range []string{detail, line} {
+		if text = strings.TrimSpace(text); e.state == "40P01" && strings.HasPrefix(text, "Process ") {
+			e.blocked += text + "; "
+		}
+	}
 }
 
 // parseServerLine reads "date time zone [pid] database application sqlstate LEVEL:  text".

@@ -14,7 +14,9 @@ CREATE CONSTRAINT TRIGGER slow_commit AFTER INSERT ON slow_commits DEFERRABLE IN
 	FOR EACH ROW EXECUTE FUNCTION slow_commit();
 ` + completedSQL
 
-// completedSQL makes the effects of jobs whose handlers have no transaction, with their completion.
+// completedSQL makes the effects of jobs whose handlers have no transaction, with their completion. What an operator
+// deletes is not completed. He would wait for handlers of one group of a batch then, and the batch for what he deletes
+// of another: a deadlock.
 const completedSQL = `
 CREATE FUNCTION completed() RETURNS trigger LANGUAGE plpgsql SET search_path = public AS $$
 DECLARE
@@ -33,7 +35,8 @@ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER completed AFTER DELETE ON pgfifo.jobs FOR EACH ROW
-	WHEN (OLD.queue LIKE 'kept%' OR OLD.queue = 'mixed') EXECUTE FUNCTION completed();
+	WHEN ((OLD.queue LIKE 'kept%' OR OLD.queue = 'mixed')
+		AND current_setting('application_name') <> '` + harness + `') EXECUTE FUNCTION completed();
 `
 
 // effectSQL adds a link to the group's hash chain, and the effect with its place in the chain. $1 group, $2 job,
