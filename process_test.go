@@ -151,7 +151,9 @@ func (h *taskHandler) act(ctx context.Context, job *fifo.Job, what string) error
 	case "dwell":
 		return pause.For(ctx, 4*time.Millisecond)
 	case "census":
-		return h.census(ctx, job)
+		return h.census(ctx, job, "nap")
+	case "last":
+		return h.census(ctx, job, "gate")
 	case "panic":
 		panic("as told")
 	case "postpone":
@@ -193,8 +195,9 @@ func (h *taskHandler) act(ctx context.Context, job *fifo.Job, what string) error
 	return fmt.Errorf("unknown action %q", what)
 }
 
-// census counts the jobs that run, its own included, as the server has it: whose transactions are in progress.
-func (h *taskHandler) census(ctx context.Context, job *fifo.Job) error {
+// census counts the jobs that run, its own included, as the server has it: whose transactions are in progress. Then it
+// does something more.
+func (h *taskHandler) census(ctx context.Context, job *fifo.Job, then string) error {
 	tx, err := job.PgxTx(ctx)
 	if err != nil {
 		return err
@@ -212,7 +215,7 @@ func (h *taskHandler) census(ctx context.Context, job *fifo.Job) error {
 		WHERE xid = $1::text::xid8`, xid); err != nil {
 		return err
 	}
-	return h.act(ctx, job, "nap")
+	return h.act(ctx, job, then)
 }
 
 func execute(ctx context.Context, job *fifo.Job, sql string, args ...any) error {

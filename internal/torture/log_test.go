@@ -98,7 +98,8 @@ func TestServerLog(t *testing.T) {
 	require.NoError(t, h.readServerLog(path, "run", filepath.Join(dir, "copy")))
 	require.Equal(t, []serverError{
 		{
-			"w3", "40P01", "ERROR: deadlock detected in: SELECT", "Process 1 waits for ShareLock; blocked by process 2.; " +
+			"w3", "40P01", "ERROR: deadlock detected in: SELECT",
+			"Process 1 waits for ShareLock; blocked by process 2.; " +
 				"Process 2 waits for ShareLock; blocked by process 1.; Process 1: SELECT; ",
 		},
 		{"[unknown]", "57P03", "FATAL: the database system is starting up", ""},
