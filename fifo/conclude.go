@@ -95,8 +95,9 @@ func (c conclusion) forwarded() {
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
 // attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
-// is left alone for a while, and keeps the evidence of an attempt that was found lost. If there was no answer, whoever
-// claims the group next finds that the transaction was lost, and counts that.
+// is left alone for a while, and an attempt that counts to whoever claims its job next. So no handler runs more often
+// than MaxAttempts says, whatever is refused. If there was no answer, whoever claims the group next finds that the
+// transaction was lost, and counts that.
 func (c conclusion) mend(ctx context.Context) bool {
 	all := true
 	for i := range c.claim {
@@ -105,37 +106,22 @@ func (c conclusion) mend(ctx context.Context) bool {
 			continue
 		}
 		err := c.record(ctx, p, c.failureOf(p))
-		all = all && err == nil
-		switch {
-		case err == nil:
-		case errors.Is(err, lease.ErrNotHeld), !lease.Refused(err), lease.ServerWide(err):
-			c.lose(p) // another worker has the group, and counts the attempt; or nobody can be told of it now
+		if err == nil {
+			continue
+		}
+		all = false
+		c.lose(p)
+		if errors.Is(err, lease.ErrNotHeld) || !lease.Refused(err) || lease.ServerWide(err) {
+			// another worker has the group, and counts the attempt; or nobody can be told of it now
 			p.outcome = schedule.Outcome{Missed: true}
 			c.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
 				"job", p.held.ID, "error", err)
-		default:
-			c.unrecorded(ctx, p, err)
+			continue
 		}
+		p.outcome = schedule.Outcome{Trouble: true}
+		c.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
 	}
 	return all
-}
-
-// unrecorded deals with a group of which the server refuses what became of its attempt. The next claim of the job that
-// has failed counts its attempt as lost, even if the job is behind a batch's head. So no handler runs more often than
-// MaxAttempts says, whatever is refused; but if another worker takes the group first, a failure behind the head may go
-// uncounted. An attempt that is not to be counted is no crash.
-func (c conclusion) unrecorded(ctx context.Context, p *place, err error) {
-	failed := c.failureOf(p)
-	charged := failed != nil && failed.outcome != Snoozed
-	c.lose(p)
-	p.outcome = schedule.Outcome{Trouble: true}
-	c.crew.trouble(p.turn.Key, fmt.Errorf("fifo: failed attempt not recorded: %w", err))
-	switch {
-	case c.ran && charged:
-		_ = c.holder.Charge(ctx, p.held, failed.job.ID, failed.job.Attempts)
-	case c.ran || c.results[0].failure == usedUp:
-		_ = c.holder.Record(ctx, p.held)
-	}
 }
 
 // failureOf returns the attempt of a group that has failed or is snoozed, or nil.
@@ -165,7 +151,9 @@ func (c conclusion) record(ctx context.Context, p *place, failed *result) error 
 		failed.delayKnown, failed.delay = true, c.delay(p, failed.job, failed.failure.err)
 	}
 	delay := failed.delay
-	if err := c.holder.Record(ctx, p.held, c.failCall(failed, delay)); err != nil {
+	call := c.failCall(failed, delay)
+	call.Counts = failed.outcome != Snoozed && failed.failure != usedUp
+	if err := c.holder.Record(ctx, p.held, call); err != nil {
 		return err
 	}
 	p.outcome = schedule.Outcome{More: true}

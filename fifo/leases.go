@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
@@ -56,8 +55,6 @@ type holder interface {
 	Step(ctx context.Context, calls []lease.Call, next *lease.Request) (hold *lease.Hold, settled bool, err error)
 	Forfeit(ctx context.Context)
 	Record(ctx context.Context, head *lease.Held, calls ...lease.Call) error
-	Charge(ctx context.Context, head *lease.Held, id int64, attempts int) error
-	Cover(ctx context.Context, key groups.Key) error
 
 	Lost(ctx context.Context) ([]*lease.Held, error)
 	Mark(ctx context.Context, heads []*lease.Held) error

@@ -113,7 +113,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
 	hold, begun, err := s.step(bg, nil, turn.Request())
 	if err != nil {
-		s.giveUp(bg, claim, begun, err)
+		s.giveUp(claim, begun, err)
 		return false, err
 	}
 	defer s.have(nil)
@@ -133,7 +133,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 			s.letGo(bg, next, hold)
 			next, hold = upcoming{}, nil
 		case err != nil:
-			s.notClaimed(bg, next, settled, err)
+			s.notClaimed(next, settled, err)
 			next = upcoming{}
 		}
 		if next.turn == nil {
@@ -193,7 +193,7 @@ func taken(claim []place, turn *schedule.Turn) bool {
 
 // giveUp gives back what could not be claimed. begun says that the claim was under way: else nothing is known of its
 // groups.
-func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error) {
+func (s *seat) giveUp(claim []place, begun bool, err error) {
 	for i := range claim {
 		p := &claim[i]
 		switch {
@@ -206,9 +206,6 @@ func (s *seat) giveUp(ctx context.Context, claim []place, begun bool, err error)
 		default:
 			s.crew.trouble(p.turn.Key, err)
 			p.outcome = schedule.Outcome{Trouble: true}
-		}
-		if lease.Refused(err) && begun && !p.turn.HasGroupSlot() { // a refused claim must not look like a crash
-			_ = s.holder.Cover(ctx, p.turn.Key)
 		}
 		s.crew.turns.Done(p.turn, p.learned())
 	}

@@ -28,7 +28,7 @@ type Settings struct {
 	// It holds for every claim that begins when Configure or Reconfigure has returned (in a transaction of the
 	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
 	// ended, more than Limit may run: as many as the highest limit under which one of those jobs began; or, if some
-	// began without a limit, those and Limit more.
+	// began without a limit, all of those, and Limit others beside them.
 	Limit int
 	// GroupLimit is how many jobs of a group may run at once, over all processes. Defaults to 1; at most
 	// MaxGroupLimit. With more than 1 they start in order: a job starts only when every job before it in its group

@@ -194,7 +194,7 @@ func newImpatient(t *testing.T) (*bed, *blocking, *fifo.Worker) {
 	return b, h, w
 }
 
-// refuseNext has a handler return, and the claims behind it refused, when their group is locked already.
+// refuseNext lets the handler return. The claims that follow are refused when they have locked their group.
 func (b *bed) refuseNext(h *blocking) {
 	t := b.t
 	t.Helper()

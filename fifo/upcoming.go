@@ -33,13 +33,13 @@ func (s *seat) upcoming(behind string, worked []place, turn *schedule.Turn, to [
 }
 
 // notClaimed gives back what could not be claimed. The same groups are given back with the places that they had.
-func (s *seat) notClaimed(ctx context.Context, u upcoming, begun bool, err error) {
+func (s *seat) notClaimed(u upcoming, begun bool, err error) {
 	for i := range u.kept {
 		u.kept[i].kept = false
 	}
 	if u.turn != nil && u.kept == nil {
 		s.crew.turns.Stay(u.behind, u.turn)
-		s.giveUp(ctx, u.claim, begun, err)
+		s.giveUp(u.claim, begun, err)
 	}
 }
 

@@ -29,7 +29,7 @@ type waitBound struct {
 	done  chan cancelled // has room for one
 }
 
-// A cancelled is what has become of a step's statements because it was looked at.
+// cancelled says whether a look has cancelled a statement of the step.
 type cancelled struct {
 	ended bool // a cancel was sent and has arrived; nothing after this step can meet it
 	stray bool // a cancel may still arrive, after this step

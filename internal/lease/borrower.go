@@ -212,30 +212,39 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 	case head.token == 0:
 		return ErrNotHeld
 	}
+	err := b.record(ctx, head, calls)
+	if err == nil {
+		return nil
+	}
+	if Refused(err) && !errors.Is(err, ErrNotHeld) {
+		b.leave(ctx, head, counting(calls))
+	}
+	return fmt.Errorf("lease: record: %w", err)
+}
+
+func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 	ctx, cancel := context.WithTimeout(ctx, b.session.bounds.Silence)
 	defer cancel()
 	b.returnLane()
-	own := &Hold{Held: *head}
-	err := b.settleOnLane(ctx, own, calls, waitBriefly)
+	err := b.settleOnLane(ctx, &Hold{Held: *head}, calls, waitBriefly)
 	if err == nil || errors.Is(err, errNoRow) {
 		b.settled([]*Held{head})
 	}
-	if err != nil {
-		return fmt.Errorf("lease: record: %w", err)
-	}
-	return nil
+	return err
 }
 
-// Charge is Lane.Charge.
-func (b *Borrower) Charge(ctx context.Context, head *Held, id int64, attempts int) error {
+// leave lets a group go of which the server has refused a call. An attempt that is counted is left to whoever claims
+// its job next.
+func (b *Borrower) leave(ctx context.Context, head *Held, counted *Call) {
 	switch {
-	case head.token == 0:
-		return ErrNotHeld
-	case head.ID != id:
-		return b.Record(ctx, head, chargeCall(head, id, attempts))
+	case counted == nil:
+		_ = b.record(ctx, head, nil)
+	case counted.isOf(head):
+		b.returnLane()
+		_ = b.release([]*Held{head}, deadNumber())
+	default:
+		_ = b.record(ctx, head, []Call{counted.charge()})
 	}
-	b.returnLane()
-	return b.release([]*Held{head}, deadNumber())
 }
 
 // deadNumber returns one that no session has had.

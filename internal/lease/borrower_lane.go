@@ -60,8 +60,8 @@ func (b *Borrower) laneWith(
 }
 
 // settleOnLane settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the
-// hold for it. If it fails, the groups are held still; but not if the error is errNoRow. A call for a job behind a head
-// that is settled by itself is bounded: or the time would run out, and Forfeit would charge the head.
+// hold for it. If it fails, the groups are held still; but not if the error is errNoRow. If the only call is for a job
+// behind the head, its wait is bounded: else ctx would end first, and Forfeit would charge the head.
 func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, wait patience) error {
 	job := jobOf(calls)
 	behind := len(hold.Rest) == 0 && job != 0 && job != hold.ID

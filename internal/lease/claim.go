@@ -20,17 +20,29 @@ type claims struct {
 	missed Miss  // why the last one holds nothing, if it does
 	claim  claim // of one group; used again by the next one
 	locked []groupLock
+	own    uint32 // its transaction, if it has told of a head, or 0
 }
 
-// A groupLock is a group that a claim has locked, and the transaction that had locked it before: see Lane.Cover.
+// A groupLock is a group that the last claim has locked: see Lane.cover.
 type groupLock struct {
 	groups.Key
-	before uint32
+	before uint32 // the transaction that had locked the group's row before, or 0
+
+	head     int64 // the id of its head, if the claim has told of that, or 0
+	attempts int
+	job      uint32 // the transaction that had locked the head's row before, or 0
+	marked   bool
+}
+
+// tell enters what the claim has told of a head.
+func (c *claims) tell(of *groupLock, h *Held) {
+	of.head, of.attempts, of.job, of.marked = h.ID, h.Attempts, h.jobXID, h.marked
+	c.own = uint32(h.Seen.XID)
 }
 
 // send adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or nil.
 func (c *claims) send(p *pipeline, next *Request) (claimed func() *Hold) {
-	c.missed, c.locked = NoHead, c.locked[:0]
+	c.missed = NoHead
 	if next.Slot {
 		c.missed = OverLimit // until a row says that there is a slot
 	}
@@ -50,23 +62,21 @@ func (c *claims) send(p *pipeline, next *Request) (claimed func() *Hold) {
 	case next.counts():
 		p.send(stmtAhead, args, one.readAhead)
 	}
-	locked := args[:2]
+	of := args[:2]
 	if next.Slot {
-		lock, look, locked = stmtLockSlot, slotLooks[look], c.manyArgs(next)[:2]
+		lock, look, of = stmtLockSlot, slotLooks[look], c.manyArgs(next)[:2]
 	}
-	p.send(lock, locked, one.readLock)
+	p.send(lock, of, one.readLock)
 	p.send(look, args, one.readJob)
 	return one.claimed
 }
 
 // A claim is what the answers tell of the claim of one group.
 type claim struct {
-	of       *claims
-	next     *Request
-	ahead    int
-	groupXID uint32
-	locked   bool
-	rows     []Held // the head, and the jobs behind it; the next claim uses the slice again
+	of    *claims
+	next  *Request
+	ahead int
+	rows  []Held // the head, and the jobs behind it; the next claim uses the slice again
 }
 
 // forget lets go of the rows: their payloads would stay in memory until the next claim.
@@ -82,18 +92,27 @@ func (c *claim) readLock(r *rowReader) {
 		r.uint32() // the group's number
 		c.of.missed = NoHead
 	}
-	if c.groupXID, c.locked = r.optional(); c.locked {
-		c.of.locked = append(c.of.locked, groupLock{c.next.Key, c.groupXID})
+	if xid, ok := r.optional(); ok {
+		c.of.locked = append(c.of.locked, groupLock{Key: c.next.Key, before: xid})
 	}
 }
 
 func (c *claim) readJob(r *rowReader) {
 	c.rows = append(c.rows, Held{Key: c.next.Key, N: c.next.N})
-	c.rows[len(c.rows)-1].scan(r, c.groupXID)
+	h := &c.rows[len(c.rows)-1]
+	if len(c.of.locked) == 0 { // a session has the group
+		h.scan(r, 0)
+		return
+	}
+	own := &c.of.locked[0]
+	h.scan(r, own.before)
+	if len(c.rows) == 1 {
+		c.of.tell(own, h)
+	}
 }
 
 func (c *claim) claimed() *Hold {
-	if len(c.rows) == 0 || !c.locked { // a session has the group
+	if len(c.rows) == 0 || len(c.of.locked) == 0 { // a session has the group
 		return nil
 	}
 	hold := &Hold{Held: c.rows[0]}
@@ -129,19 +148,25 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 		lock, look = stmtLockSlot, stmtClaimManySlot
 	}
 	asked := next.all()
-	groupXIDs := make([]uint32, len(asked))
+	at := make([]int, len(asked)) // the lock of each: the first is number 1
 	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
 		c.missed = NoHead
 		if xid, ok := r.optional(); ok {
-			groupXIDs[n] = xid
-			c.locked = append(c.locked, groupLock{asked[n].Key, xid})
+			c.locked = append(c.locked, groupLock{Key: asked[n].Key, before: xid})
+			at[n] = len(c.locked)
 		}
 	}))
 	heads := make([]Held, 0, len(asked))
 	p.send(look, args, nth(len(asked), func(r *rowReader, n int) {
 		heads = append(heads, Held{Key: asked[n].Key, N: asked[n].N})
 		h := &heads[len(heads)-1]
-		h.scan(r, groupXIDs[n])
+		if at[n] == 0 { // see claim_many.sql
+			r.fail("of a group that is not locked")
+			return
+		}
+		own := &c.locked[at[n]-1]
+		h.scan(r, own.before)
+		c.tell(own, h)
 		h.More = r.bool()
 	}))
 	return func() *Hold {

@@ -2,60 +2,91 @@ package lease
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
+	"strconv"
+	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/pgfifo/pgfifo/groups"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // headSQL finds the head of a group, and who has locked its row last: $1 queue, $2 group id.
-const headSQL = "SELECT id, attempts, xmax::text::bigint FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
+const headSQL = "SELECT id, attempts, xmax FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 	"ORDER BY queue, group_id, id LIMIT 1"
 
-// Cover is called for each group of a claim that the server has refused. If the claim had locked the group, its
-// rollback may look like a death to the next claim. So Cover locks the group again and commits. That would also hide a
-// real death before the claim. So it looks for one first, and marks that attempt: whoever claims the job next counts
-// it.
+// cover is called when a claim has come to nothing because the server has refused it, or what is asked behind it.
+func (l *Lane) cover(ctx context.Context, err error) {
+	if Refused(err) {
+		l.coverAll(ctx)
+	}
+}
+
+// coverAll has the last claim, whose transaction has ended without a commit, leave no evidence of a crash: each group
+// that it had locked is locked again, and that is committed. A death before the claim would be hidden by that, so it is
+// looked for, and that attempt is marked: whoever claims the job next counts it.
 //
-// If the claim had locked the head, too, an earlier death can no longer be seen.
-func (l *Lane) Cover(ctx context.Context, key groups.Key) error {
-	i := slices.IndexFunc(l.claims.locked, func(one groupLock) bool { return one.Key == key })
-	if i < 0 { // the claim has locked nothing here
+// A group that somebody has claimed since is left to him. So is everything if nobody answers on the Control pool.
+func (l *Lane) coverAll(ctx context.Context) {
+	if l.control == nil {
+		return
+	}
+	for i := range l.claims.locked {
+		one := &l.claims.locked[i]
+		ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
+		err := l.transaction(ctx, func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) })
+		cancel()
+		if err != nil && !Refused(err) {
+			return
+		}
+	}
+}
+
+func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock) error {
+	head := Held{
+		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,
+	}
+	var lost []uint32 // not known: whoever has the group is not waited for
+	until := time.Time{}
+	if l.claims.own != 0 {
+		lost, until = []uint32{l.claims.own}, time.Now().Add(tuning.Wait)
+	}
+	own, err := l.relock(ctx, pg, &head, lost, false, until)
+	if err != nil || own == 0 {
+		return err
+	}
+	if head.ID == 0 { // if the claim has locked the head all the same, no earlier death can be seen any more
+		if err := l.look(ctx, pg, &head); err != nil {
+			return err
+		}
+	}
+	if head.marked || !head.perhapsLost() {
 		return nil
 	}
-	head, lost, err := l.lostBefore(ctx, l.claims.locked[i])
-	switch {
-	case err != nil:
-		return fmt.Errorf("lease: cover: %w", err)
-	case lost:
-		return l.Charge(ctx, head, head.ID, head.Attempts)
+	xids := [][]byte{appendInt(int64(head.jobXID)), appendInt(int64(head.groupXID))}
+	answer := pg.ExecParams(ctx, statement("evidence"), xids, nil, nil, nil).Read()
+	if answer.Err == nil && len(answer.Rows) > 0 && string(answer.Rows[0][0]) == "t" {
+		_, answer.Err = l.record(ctx, pg, l.stmts[stmtCharge].SQL, [][]byte{
+			[]byte(head.Queue), []byte(head.GroupID), appendInt(head.ID), appendInt(int64(head.Attempts)),
+		})
 	}
-	return l.Record(ctx, &Held{Key: key})
+	return answer.Err
 }
 
-// lostBefore reports whether the worker of a group's head had died with it before a claim that was refused. If the
-// claim had locked the head itself, the answer is no: its lock is newer than the group's earlier one.
-func (l *Lane) lostBefore(ctx context.Context, one groupLock) (head *Held, lost bool, err error) {
-	if l.control == nil {
-		return nil, false, ErrNoControl
+// look finds the head of a group, if it has one.
+func (l *Lane) look(ctx context.Context, pg *pgconn.PgConn, head *Held) error {
+	key := [][]byte{[]byte(head.Queue), []byte(head.GroupID)}
+	answer := pg.ExecParams(ctx, l.schema.Qualify(headSQL), key, nil, nil, nil).Read()
+	if answer.Err != nil || len(answer.Rows) == 0 {
+		return answer.Err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
-	defer cancel()
-	head = &Held{Key: one.Key}
-	var job int64
-	err = l.control.QueryRow(ctx, l.schema.Qualify(headSQL), one.Queue, one.GroupID).
-		Scan(&head.ID, &head.Attempts, &job)
-	if err == nil {
-		err = l.control.QueryRow(ctx, statement("evidence"), job, int64(one.before)).Scan(&lost)
+	var row [3]int64
+	for i, text := range answer.Rows[0] {
+		n, err := strconv.ParseInt(string(text), 10, 64)
+		if err != nil {
+			return err
+		}
+		row[i] = n
 	}
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = nil
-	}
-	return head, lost, err
+	head.ID, head.Attempts, head.jobXID = row[0], int(row[1]), uint32(row[2])
+	return nil
 }
-
-// Cover does nothing: what a session's claim leaves on the rows is no evidence.
-func (b *Borrower) Cover(context.Context, groups.Key) error { return nil }

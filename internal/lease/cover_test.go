@@ -8,6 +8,11 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
+// uncountable has the server refuse claims of group b when they have locked what comes before it: its job has had as
+// many attempts as there are numbers.
+const uncountable = "INSERT INTO pgfifo.attempt_marks SELECT queue, group_id, id, 2 FROM pgfifo.jobs " +
+	"WHERE group_id = 'b'; UPDATE pgfifo.jobs SET attempts = 2147483647 WHERE group_id = 'b'"
+
 // A claim that the server refuses is no death, however far it has come, and hides none unless it had locked the head.
 func TestRefusedClaimAndEvidence(t *testing.T) {
 	without := func(name string) [2]string {
@@ -24,10 +29,8 @@ func TestRefusedClaimAndEvidence(t *testing.T) {
 		"in a slot":                  {&Request{Key: group("a"), Slot: true}, without("pauses"), false},
 		"of a batch":                 {&Request{Key: group("a"), Jobs: 2}, without("pauses"), false},
 		"of many":                    {request("a", "b"), without("pauses"), false},
-		"behind one of many": {request("a", "b"), [2]string{ // the number of the next attempt is none
-			"INSERT INTO pgfifo.attempt_marks SELECT queue, group_id, id, 2 FROM pgfifo.jobs WHERE group_id = 'b'; " +
-				"UPDATE pgfifo.jobs SET attempts = 2147483647 WHERE group_id = 'b'",
-			"UPDATE pgfifo.jobs SET attempts = 0 WHERE group_id = 'b'",
+		"behind one of many": {request("a", "b"), [2]string{
+			uncountable, "UPDATE pgfifo.jobs SET attempts = 0 WHERE group_id = 'b'",
 		}, true},
 	}, func(t *testing.T, x row) {
 		pgtest.OverEach(t, []string{"died", "lives"}, func(t *testing.T, worker string) {
@@ -49,12 +52,67 @@ func TestRefusedClaimAndEvidence(t *testing.T) {
 			_, begun, err := l.Step(t.Context(), nil, x.request)
 			require.True(t, begun && Blames(err), err)
 			s.Exec(x.refused[1])
-			for _, id := range []string{"a", "b"} {
-				require.NoError(t, l.Cover(t.Context(), group(id)))
-			}
 			require.Equal(t, worker == "died" && !x.hides, s.lost("a"))
 			require.False(t, s.lost("a"), "once")
 			require.False(t, s.lost("b"))
 		})
 	})
+}
+
+// Nor is a claim a death, or hides one, that was sent with a completion: of the same group, or one that has found no
+// job.
+func TestRefusedClaimBehindACompletion(t *testing.T) {
+	t.Run("the same group again", func(t *testing.T) {
+		s, l, h := held(t, 2)
+		s.Enqueue(1, "b")
+		s.Exec(uncountable)
+		_, settled, err := l.Step(t.Context(), succeed(h), request("a", "b"))
+		require.True(t, settled && Blames(err), err)
+		require.False(t, s.lost("a"))
+	})
+	pgtest.OverEach(t, []string{"died", "lives"}, func(t *testing.T, worker string) {
+		s, l, h := held(t, 1)
+		s.Enqueue(1, "b")
+		last := s.lane()
+		s.claim(last, "b")
+		if worker == "died" {
+			s.Terminate(last.pg().PID())
+		} else {
+			s.end(last)
+		}
+		h.ID = 99
+		require.ErrorIs(t, s.unsettled(l, succeed(h), request("b")), ErrNotHeld)
+		require.Equal(t, worker == "died", s.lost("b"))
+		require.False(t, s.lost("b"), "once")
+	})
+}
+
+// A group that another worker has claimed since is left to him: his death is counted.
+func TestRefusedClaimAndTheNextHolder(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.Exec(uncountable)
+	l := s.lane()
+	control := l.control
+	l.control = nil // it is late
+	_, _, err := l.Step(t.Context(), nil, request("a", "b"))
+	require.True(t, Blames(err), err)
+	l.control = control
+	dies := s.lane()
+	s.claim(dies, "a")
+	l.coverAll(t.Context())
+	s.Terminate(dies.pg().PID())
+	require.True(t, s.lost("a"))
+}
+
+// Nor is the claim of a session a death to a lane.
+func TestRefusedClaimOfASession(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.Exec(uncountable)
+	b, err := s.keeper().Borrow(t.Context())
+	require.NoError(t, err)
+	_, _, err = b.Step(t.Context(), nil, request("a", "b"))
+	require.True(t, Blames(err), err)
+	require.False(t, s.lost("a"))
 }

@@ -89,11 +89,8 @@
 //   - A claim had read the group's row, and not locked it yet, while the whole attempt came and went.
 //   - Between the death and the claim that would count it, another claim has locked the group, but not the job, and
 //     was committed: an operator had the job locked, or a lower id was committed and became the head.
-//   - A claim between them was given back at once: it was sent together with the completion of a job that somebody had
-//     deleted.
-//   - Between them the server refused a claim that had locked the job's row: another group of that claim was refused,
-//     or a damaged value was found while it was sent. If the claim had locked only the group's row, the death is still
-//     seen (cover.go).
+//   - Between them the server refused a claim that had locked the job's row and not told of it yet: another group of
+//     that claim was refused, say. Of every other claim that is refused, cover.go looks what it would hide.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
@@ -105,10 +102,10 @@
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two. That is a millisecond. It is longer while a mark waits: up to a second for a connection of the
-// Control pool, and up to Silence for the server's answer. A slow hook may add 50 ms. So may the session that looks
-// whether a batch waits (behind.go). What has waited longer is given back. A pause that comes while a mark is made is
-// seen by paused.sql. And one attempt may be counted that never was: an operator has the job locked, a claim has the
-// group locked and not yet the job, the claim's session ends, and the operator rolls back.
+// Control pool, and up to Silence for the server's answer. A slow hook may add 50 ms, and so may a look at a batch that
+// waits (behind.go). A claim that would wait longer is given back. A pause that comes while a mark is made is seen by
+// paused.sql. And one attempt may be counted that never was: an operator has the job locked, a claim has the group
+// locked and not yet the job, the claim's session ends, and the operator rolls back.
 //
 // An attempt that fails while its worker lives is no crash. If its transaction is lost, because the handler ended it
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/schema"
@@ -26,26 +26,20 @@ const (
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
-	// unboundSQL undoes what boundBy does, for the statements behind the calls.
-	unboundSQL = "SET LOCAL statement_timeout TO DEFAULT"
-	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $4 id.
+	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $1 to $3 as in endingSQL, $4 id.
 	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
+
+	saveCallsSQL = "SAVEPOINT pgfifo_calls"
+	undoCallsSQL = "ROLLBACK TO SAVEPOINT pgfifo_calls"
+	keepCallsSQL = constraintsSQL + "; SET LOCAL statement_timeout TO DEFAULT"
 )
 
 // A recorder settles on other connections what a lane cannot settle any more.
 type recorder struct {
-	on      *link // the lane's
-	schema  schema.Name
-	stmts   statements
-	refused refusedRecord
-}
-
-// A refusedRecord is the last Record that the server has refused: its transaction has locked the group since the claim.
-type refusedRecord struct {
-	groups.Key
-	claim int64  // the claim's transaction
-	own   uint32 // 0: not known
+	on     *link // the lane's
+	schema schema.Name
+	stmts  statements
 }
 
 var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
@@ -58,8 +52,9 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // A head without Seen is of a claim whose transaction is not known.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
-// it was claimed: then another worker counts the attempt. Any other error is the database's; then nothing is recorded,
-// or, if the connection broke, it is not known.
+// it was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
+// group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job next. After
+// any other error nothing is recorded, or, if the connection broke, it is not known.
 func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if r.on.control == nil {
 		return ErrNoControl
@@ -69,93 +64,106 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
 	defer cancel()
-	lost := r.ended(head)
-	own, err := r.recordOnce(ctx, head, lost, calls)
-	if err != nil && !Refused(err) && ctx.Err() == nil { // the pool's session had ended: another one
+	var lost []uint32 // nil: not known
+	if head.Seen.XID != 0 {
+		lost = []uint32{uint32(head.Seen.XID)}
+	}
+	own, refused, err := r.recordOnce(ctx, head, lost, calls)
+	if err != nil && !errors.Is(err, ErrNotHeld) && ctx.Err() == nil { // the pool's session had ended: another one
 		if lost != nil && own != 0 {
 			lost = append(lost, own)
 		}
-		own, err = r.recordOnce(ctx, head, lost, calls)
+		_, refused, err = r.recordOnce(ctx, head, lost, calls)
+	}
+	if err == nil {
+		err = refused
 	}
 	if err != nil {
-		if Refused(err) && !errors.Is(err, ErrNotHeld) {
-			r.refused = refusedRecord{head.Key, head.Seen.XID, own}
-		}
 		return fmt.Errorf("lease: record: %w", err)
 	}
 	return nil
 }
 
-// ended returns the transactions of an attempt that have ended, or nil if the last of them is not known.
-func (r *recorder) ended(head *Held) []uint32 {
-	if head.Seen.XID == 0 {
-		return nil
-	}
-	ended := []uint32{uint32(head.Seen.XID)}
-	switch of := r.refused; {
-	case of.Key != head.Key || of.claim != head.Seen.XID: // no Record of this attempt was refused
-		return ended
-	case of.own != 0:
-		return append(ended, of.own)
-	case head.GroupSlot:
-		return ended
-	}
-	return nil
-}
-
-// Charge leaves an attempt to whoever claims its job next: it is counted as lost then. Use it if Record was refused, or
-// for a death that was found. Its errors are Record's. The job may be behind the head, where somebody may keep it open.
-func (r *recorder) Charge(ctx context.Context, head *Held, id int64, attempts int) error {
-	if head.GroupSlot { // its mark is there; the attempt does not count if the handler has committed the claim itself
-		return nil
-	}
-	return r.Record(ctx, head, chargeCall(head, id, attempts))
-}
-
-func chargeCall(head *Held, id int64, attempts int) Call {
-	args := [][]byte{[]byte(head.Queue), []byte(head.GroupID), appendInt(id), appendInt(int64(attempts))}
-	return Call{Statement: stmtCharge, Args: args}
-}
-
-// charges reports whether a call leaves the attempt of the head to whoever claims that next.
-func (c *Call) charges(head *Held) bool {
-	return c.Statement == stmtCharge && bytes.Equal(c.Args[2], appendInt(head.ID))
-}
-
-// recordOnce returns its transaction, too, if it got as far as having one. lost are those that have ended.
-func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call) (own uint32, err error) {
+// transaction runs f in a transaction on the Control pool, and commits that if f returns nil.
+func (r *recorder) transaction(ctx context.Context, f func(*pgconn.PgConn) error) error {
 	conn, err := r.on.control.Acquire(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer conn.Release() // closes it if a transaction is open
 	pg := conn.Conn().PgConn()
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
-		return 0, err
+		return err
 	}
-	own, err = r.relock(ctx, pg, head, lost, len(calls) > 0)
-	held := own != 0
-	if err == nil && held && len(calls) > 0 {
-		held, err = r.recordCalls(ctx, pg, calls)
+	if err := f(pg); err != nil {
+		return err
 	}
-	if err == nil && held && (len(calls) == 0 || !calls[0].charges(head)) {
-		_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
-	}
-	if err == nil { // also of nothing, which is no evidence then
-		_, err = pg.Exec(ctx, commitSQL).ReadAll()
-	}
+	_, err = pg.Exec(ctx, commitSQL).ReadAll()
+	return err
+}
+
+// recordOnce returns its transaction, too, if it got as far as having one, and the error of a call that was refused.
+// lost are the transactions of the attempt that have ended.
+func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call,
+) (own uint32, refused, err error) {
+	held := false
+	err = r.transaction(ctx, func(pg *pgconn.PgConn) error {
+		if own, err = r.relock(ctx, pg, head, lost, len(calls) > 0, time.Now().Add(tuning.Wait)); own == 0 {
+			return err // if it is nil, nothing is committed, which is no evidence then
+		}
+		held = true
+		if len(calls) > 0 {
+			held, refused, err = r.recordCalls(ctx, pg, calls)
+		}
+		var charged *Call
+		switch {
+		case err != nil || !held:
+			return err
+		case refused != nil && head.GroupSlot: // its mark is there
+			return nil
+		case refused != nil:
+			charged = counting(calls)
+		}
+		if charged != nil {
+			_, err = r.record(ctx, pg, r.stmts[stmtCharge].SQL, charged.charge().Args)
+		}
+		if err == nil && (charged == nil || !charged.isOf(head)) {
+			_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
+		}
+		return err
+	})
 	if err == nil && !held {
 		err = ErrNotHeld
 	}
-	return own, err
+	return own, refused, err
 }
 
-// recordCalls makes the calls, and reports whether each has found its job. A job behind the head is not locked, so
-// somebody may keep it open. The rollback of this transaction is evidence against the head until Charge has committed.
-// So the server ends a call when half of the time that is left is over, and does not leave it to ctx.
-func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
+// counting returns the call that counts an attempt, or nil.
+func counting(calls []Call) *Call {
+	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Counts }); i >= 0 {
+		return &calls[i]
+	}
+	return nil
+}
+
+// charge returns the call that leaves the attempt that c counts to whoever claims the job next.
+func (c *Call) charge() Call { return Call{Statement: stmtCharge, Args: c.Args[:4]} }
+
+// isOf reports whether the call is for the head's own job.
+func (c *Call) isOf(head *Held) bool { return bytes.Equal(c.Args[2], appendInt(head.ID)) }
+
+// recordCalls makes the calls, and reports whether each has found its job. If the server refuses one, all of them are
+// undone, and the group is locked still: a rollback of the transaction would be evidence against the head, and the job
+// that has failed may be one behind it.
+//
+// That job is not locked, so somebody may keep it open. So the server ends a call when half of the time that is left is
+// over: what follows needs time, too. Deferred constraints are checked here, so that COMMIT does not refuse.
+func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, refused, err error) {
+	if _, err := pg.Exec(ctx, saveCallsSQL).ReadAll(); err != nil {
+		return false, nil, err
+	}
 	deadline, _ := ctx.Deadline()
-	found, err = r.record(ctx, pg, boundSQL[stmtBoundBy], boundBy(time.Until(deadline)/2).Args)
+	found, err = r.record(ctx, pg, r.stmts[stmtBoundBy].SQL, boundBy(time.Until(deadline)/2).Args)
 	for i := 0; err == nil && found && i < len(calls); i++ {
 		found, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
 		if unchanged := false; err == nil && !found {
@@ -164,22 +172,28 @@ func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []C
 			}
 		}
 	}
-	if err == nil {
-		_, err = pg.Exec(ctx, unboundSQL).ReadAll()
+	if err == nil && found {
+		_, err = pg.Exec(ctx, keepCallsSQL).ReadAll()
 	}
-	return found, err
+	if err == nil || !Refused(err) {
+		return found, nil, err
+	}
+	refused = err
+	_, err = pg.Exec(ctx, undoCallsSQL).ReadAll() // and the bound
+	return true, refused, err
 }
 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
 // If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
 // worker dies now, it is this transaction that tells of that.
+// The session that was lost may be about to end: that is waited for until then.
 func (r *recorder) relock(
-	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
+	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool, until time.Time,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
 	xids := array.Of(lost, array.Int) // NULL: not known
 	bound := []byte(millis(r.on.bounds.ServerSilence))
-	for until := time.Now().Add(tuning.Wait); ; { // the session that was lost may be about to end
+	for {
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}
 		if head.GroupSlot {

@@ -106,22 +106,30 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 	})
 }
 
-// A worker whose Record the server refuses charges the attempt next. Another worker that has claimed the group in
-// between and has died leaves the evidence of that.
-func TestChargeBehindARefusalLeavesEvidence(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(2, "a")
-	lost, dies := s.lane(), s.lane()
-	h := s.step(lost, nil, &Request{Key: group("a"), Jobs: 2})
-	pid := lost.stream.pid
-	lost.kill()
-	s.Until(func() bool {
-		return pgtest.One[int](s.DB, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+// If the server refuses to record the failure of a job behind the head, that job is charged, and not the head, however
+// soon another worker claims the group, and also if only COMMIT refuses.
+func TestRefusedRecordChargesTheJob(t *testing.T) {
+	pgtest.OverAll(t, map[string]string{
+		"at once": "ALTER TABLE pgfifo.jobs ADD CHECK (id <> 2 OR attempts = 0) NOT VALID",
+		"in the end": "CREATE CONSTRAINT TRIGGER no AFTER UPDATE ON pgfifo.jobs DEFERRABLE INITIALLY DEFERRED " +
+			"FOR EACH ROW WHEN (NEW.id = 2) EXECUTE FUNCTION pgfifo_test_refuse()",
+	}, func(t *testing.T, refuses string) {
+		s := newStage(t)
+		s.Enqueue(2, "a")
+		s.Exec("CREATE FUNCTION pgfifo_test_refuse() RETURNS trigger LANGUAGE plpgsql AS " +
+			"'BEGIN RAISE check_violation; END'")
+		lost := s.lane()
+		h := s.step(lost, nil, &Request{Key: group("a"), Jobs: 2})
+		lost.kill()
+		s.Exec(refuses)
+		calls := retryIn(&Hold{Held: h.Rest[0]}, 0)
+		calls[0].Counts = true
+		require.True(t, Refused(lost.Record(t.Context(), &h.Held, calls...)))
+		next := s.lane()
+		head := s.step(next, nil, &Request{Key: group("a"), Jobs: 2})
+		require.Empty(t, s.found(next))
+		require.Empty(t, head.Rest, "the other runs alone")
+		s.end(next, succeed(head)...)
+		require.True(t, s.lost("a"))
 	})
-	s.Exec("ALTER TABLE pgfifo.jobs ADD CHECK (id <> 2 OR attempts = 0) NOT VALID")
-	require.True(t, Refused(lost.Record(t.Context(), &h.Held, retryIn(&Hold{Held: h.Rest[0]}, 0)...)))
-	s.claim(dies, "a")
-	s.Terminate(dies.pg().PID())
-	require.ErrorIs(t, lost.Charge(t.Context(), &h.Held, h.Rest[0].ID, 0), ErrNotHeld)
-	require.True(t, s.lost("a"))
 }

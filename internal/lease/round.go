@@ -18,6 +18,7 @@ type round struct {
 	limited []*ask    // claims that need a slot
 	claims  []*ask    // claims that need no slot, and those that have got one
 	batches int       // how many groups are claimed with several jobs
+	locks   [][]byte  // the parameters of keep_lock.sql; nil: nothing is claimed
 
 	unreleased []release // what it could not let go
 	unwanted   []release // what it has claimed for nothing
@@ -158,21 +159,21 @@ func (r *round) sendClaims(p *pipeline) {
 	if len(list) == 0 {
 		return
 	}
-	keys := [][]byte{
+	r.locks = [][]byte{
 		array.Texts(list, func(w wanted) string { return w.Queue }),
 		array.Texts(list, func(w wanted) string { return w.GroupID }),
 	}
 	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
 	allowed := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.SuspectAllowed) })
-	p.send(stmtKeepLock, keys, nil)
+	p.send(stmtKeepLock, r.locks, nil)
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
 		h.More = row.bool()
 		h.token = row.int64()
 		a.heads = append(a.heads, h)
 	})
-	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, allowed), heads)
+	p.send(stmtKeepClaim, append(r.locks[:2:2], floors, most, number, slotted, allowed), heads)
 	if r.batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {
@@ -185,8 +186,21 @@ func (r *round) sendClaims(p *pipeline) {
 			h.version = row.uint32()
 			a.behind = append(a.behind, h)
 		})
-		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), behind)
+		p.send(stmtKeepBehind, append(r.locks[:2:2], jobs, each, number), behind)
 	}
+}
+
+// cover has a round that the server has refused, and whose transaction has ended, leave no evidence of a crash. Lanes
+// look for that, if the queue is given the other lease.
+func (r *round) cover(ctx context.Context) error {
+	if r.locks == nil {
+		return nil
+	}
+	p := r.last.reuse(r.conn.PgConn().StartPipeline(ctx), r.stmts, false)
+	p.send(stmtBegin, nil, nil)
+	p.send(stmtKeepLock, r.locks, nil)
+	p.send(stmtCommit, nil, nil)
+	return p.exchange()
 }
 
 // held reads the jobs in an answer.

@@ -34,6 +34,8 @@ var (
 	undoBatch    = "ROLLBACK TO SAVEPOINT " + batchSavepoint
 )
 
+const constraintsSQL = "SET CONSTRAINTS ALL IMMEDIATE"
+
 // Names of prepared statements.
 const (
 	stmtRelease      = "pgfifo_release"
@@ -47,7 +49,7 @@ var savepointSQL = map[string]string{
 	stmtRelease:      releaseOuter,
 	stmtBatch:        "SAVEPOINT " + batchSavepoint,
 	stmtReleaseBatch: "RELEASE SAVEPOINT " + batchSavepoint,
-	stmtConstraints:  "SET CONSTRAINTS ALL IMMEDIATE",
+	stmtConstraints:  constraintsSQL,
 	stmtCursors:      "CLOSE ALL",
 }
 

@@ -316,10 +316,21 @@ func (s *session) bounded(asks []*ask) (err error) {
 		return s.conn.Ping(ctx)
 	}
 	err = r.run(ctx)
-	if pg := s.conn.PgConn(); err != nil && !pg.IsClosed() && pg.TxStatus() != 'I' {
-		if _, ended := pg.Exec(ctx, "ROLLBACK").ReadAll(); ended != nil {
-			return ended
-		}
+	ended := s.rollback(ctx, err)
+	if ended == nil && Refused(err) {
+		ended = s.rollback(ctx, r.cover(ctx))
 	}
+	if ended != nil {
+		return ended
+	}
+	return err
+}
+
+// rollback ends a transaction that has failed with that error, if any has.
+func (s *session) rollback(ctx context.Context, failed error) error {
+	if pg := s.conn.PgConn(); failed == nil || pg.IsClosed() || pg.TxStatus() == 'I' {
+		return nil
+	}
+	_, err := s.conn.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
 	return err
 }

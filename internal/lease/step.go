@@ -33,6 +33,7 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
 			_ = l.Close()
+			l.cover(ctx, err)
 			return nil, settled, err
 		}
 		if lost {
@@ -61,6 +62,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	bound := l.boundWait(ctx, calls)
 	p := l.pipeline(ctx)
+	l.claims.locked, l.claims.own = l.claims.locked[:0], 0
 	sent := l.sendCalls(p, calls)
 	sent.committed = l.sendEnd(p, next)
 	var claimed func() *Hold
@@ -76,6 +78,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 		l.stream.cancelledLate()
 	}
 	if settled, err = l.became(ctx, p, sent, err); err != nil {
+		l.cover(ctx, err)
 		return nil, settled, err
 	}
 	if next != nil {
@@ -261,26 +264,17 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
-// giveUp closes the lane and gives back what it has claimed. A head whose worker has died, or may have, keeps the
-// evidence of that: the claim is not committed then. The others are recorded as given back.
+// giveUp closes the lane and gives back what it has claimed. If the worker of a head has died, or may have, the claim
+// is not committed, which would hide that.
 func (l *Lane) giveUp(ctx context.Context, hold *Hold) {
-	all := hold.all()
-	lost, err := l.dead(ctx, all)
-	if err != nil || len(lost) == 0 {
+	lost, err := l.dead(ctx, hold.all())
+	if err == nil && len(lost) == 0 {
 		l.rollback(ctx)
 	}
 	committed := err == nil && len(lost) == 0 && !l.Closed()
-	if err != nil { // the cancel may have ended the question: it is asked again, outside the claim
-		lost, _ = l.dead(ctx, all)
-	}
 	_ = l.Close()
-	for h := range all.Heads() {
-		if committed || slices.Contains(lost, h) {
-			continue
-		}
-		if err := l.Record(ctx, h); err != nil && !Refused(err) {
-			return // nobody can be told now
-		}
+	if !committed {
+		l.coverAll(ctx)
 	}
 }
 
@@ -306,6 +300,7 @@ func (l *Lane) lostInBatch(ctx context.Context, hold *Hold) error {
 	switch {
 	case err != nil:
 		_ = l.Close()
+		l.cover(ctx, err)
 	case len(lost) > 0:
 		hold.Rest, hold.More = nil, true
 	default:

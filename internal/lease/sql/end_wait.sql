@@ -10,7 +10,8 @@
 --
 -- If track_activities is off there is no text and no time. Then a statement is ended at once if its session has a lock
 -- of type "tuple" on jobs: PostgreSQL holds one only while it waits for a row. If there is a text, that lock is not
--- asked for. A session has none if the row was changed while it waited, and somebody else has the new version.
+-- asked for. If the row was changed during the wait, and another transaction has its new version locked, the session
+-- has no such lock, and is not found.
 --
 -- The statement may go on at this very moment. Then the cancel hits whatever that session runs next: a later statement
 -- of the same pipeline (the next claim, too), COMMIT's wait for a standby, which then ends too soon, or nothing. When

@@ -77,11 +77,15 @@ var sessions = []Mutant{
 			"token = coalesce(g.token, nextval('pgfifo.fences_token_seq'))")),
 	plant("session-claim-answered-early", "a handler begins before its claim is committed",
 		run(kept, "I6"),
-		in(roundFile, "	p.send(stmtCommit, nil, nil)\n", ""),
+		in(roundFile, "	r.sendClaims(p)\n	p.send(stmtCommit, nil, nil)\n", "	r.sendClaims(p)\n"),
 		in(keeperFile, "		close(a.done)\n	}\n",
 			"		close(a.done)\n	}\n	time.Sleep(20 * time.Millisecond)\n"+
 				"	if pg := s.conn.PgConn(); err == nil && pg.TxStatus() != 'I' {\n"+
 				"		_, err = pg.Exec(context.Background(), \"COMMIT\").ReadAll()\n	}\n")),
+	plant("refused-session-claim-is-a-death",
+		"a claim of a session that the server refuses is taken for one that died, when the queue has the other lease",
+		test("internal/lease", "TestRefusedClaimOfASession"),
+		in(keeperFile, "if ended == nil && Refused(err) {", "if ended == nil && Refused(err) && s.ending {")),
 	plant("session-claim-not-durable", "a crash of the server takes claims back whose handlers have begun",
 		test("internal/lease", "TestSessionsClaimIsDurable"),
 		in(keeperFile, "'synchronous_commit', 'local'", "'synchronous_commit', 'off'")),
