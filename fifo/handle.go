@@ -108,6 +108,9 @@ func (a *attempt) lend(
 		_ = a.holder.Close()
 		return err, gone, cause
 	}
+	if err == nil && notHeld == nil && loan.Forgone() {
+		a.holder.Lane().Aside(func() { c.teller.forgone(c.log, tasks[0].job) })
+	}
 	return err, notHeld, cause
 }
 

@@ -74,6 +74,15 @@ func briefErr(err error) error {
 	return err
 }
 
+// forgone tells of a job that is done without what its handler has written.
+func (t *teller) forgone(log *slog.Logger, job *Job) {
+	const level = slog.LevelWarn
+	if t.warnings.allow(func() { t.warnings.count(log, level) }) {
+		log.Warn("pgfifo: handler rolled back what it wrote, and returned nil: the job is done without that",
+			"queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt())
+	}
+}
+
 // log tells of an attempt that has not succeeded. What is given back has not failed either: that is for debugging.
 func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	level, what := slog.LevelWarn, "pgfifo: attempt failed"

@@ -207,7 +207,7 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	gone := n.closed // the one around it was rolled back
 	failed := gone || conn.PgConn().TxStatus() == 'E'
 	undo := !gone && (rollback || failed)
-	release, err := l.savepoints.close(n, undo)
+	release, err := l.savepoints.close(n, undo, failed)
 	l.mu.Unlock()
 	if err != nil {
 		return err
@@ -250,7 +250,7 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint.
+// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint, or have written.
 func (l *Loan) passes(ctx context.Context, sql string) {
 	word, rest := firstWord(sql)
 	verb := strings.ToUpper(word)
@@ -259,5 +259,25 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.pass(ctx, verb, savepointName(rest))
+	default:
+		l.returns(sql)
 	}
+}
+
+// returns looks at a statement of the handler's that returns rows: it may write.
+func (l *Loan) returns(sql string) {
+	switch word, _ := firstWord(sql); strings.ToUpper(word) {
+	case "INSERT", "UPDATE", "DELETE", "MERGE":
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.written, l.forgone = true, false
+	}
+}
+
+// Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
+// written, although no statement had failed. It sees INSERT, UPDATE, DELETE and MERGE at the beginning of a statement.
+func (l *Loan) Forgone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.forgone
 }

@@ -147,6 +147,7 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 	if err != nil {
 		return nil, err
 	}
+	c.loan.returns(query)
 	c.loan.opened(1)
 	return laneRows{rows.(*stdlib.Rows), c}, nil
 }

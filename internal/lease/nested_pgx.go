@@ -88,6 +88,7 @@ func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		return failedRows{err: err}, err
 	}
 	defer t.loan.leave()
+	t.loan.returns(sql)
 	return t.Tx.Query(ctx, sql, args...)
 }
 
@@ -96,6 +97,7 @@ func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 		return failedRows{err: err}
 	}
 	defer t.loan.leave()
+	t.loan.returns(sql)
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 

@@ -63,6 +63,9 @@ type savepoints struct {
 	nested int         // how many transactions are open
 	undone bool        // nothing has been written since the last savepoint, and none is open
 	spilt  error       // what was rolled back is not undone
+
+	written bool // statements have written since nothing was, as far as is seen
+	forgone bool // all of that was rolled back last, and not because one had failed
 }
 
 // A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun
@@ -91,9 +94,9 @@ func (s *savepoints) open() (*nest, string) {
 	return n, sql
 }
 
-// close ends a transaction, and, if it is to be undone, those that were begun in it. It reports whether the savepoint
-// is to be released.
-func (s *savepoints) close(n *nest, undo bool) (release bool, err error) {
+// close ends a transaction, and, if it is to be undone, those that were begun in it. failed says that a statement has.
+// It reports whether the savepoint is to be released.
+func (s *savepoints) close(n *nest, undo, failed bool) (release bool, err error) {
 	gone := n.closed
 	s.shut(n)
 	switch top := len(s.stack) - 1; {
@@ -103,6 +106,7 @@ func (s *savepoints) close(n *nest, undo bool) (release bool, err error) {
 	case undo:
 		s.cut(1 + slices.IndexFunc(s.stack, func(one savepoint) bool { return one.nest == n }))
 		s.undone = s.nested == 0
+		s.forgone, s.written = s.undone && s.written && !failed, s.written && !s.undone
 	case !gone && !n.merged && top > 0 && s.stack[top].nest == n: // or savepoints would pile up
 		s.stack, release = s.stack[:top], true
 	}

@@ -1,0 +1,86 @@
+package fifo_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+
+	"github.com/pgfifo/pgfifo/fifo"
+)
+
+// A handler that returns nil when it has rolled back what it wrote, as by a deferred Rollback, is told of. It may have
+// meant to: not if a statement had failed, or if it goes on.
+func TestForgoneWrites(t *testing.T) {
+	const insert = "INSERT INTO effects VALUES (1)"
+	exec := func(ctx context.Context, tx pgx.Tx, sql string) error { return second(tx.Exec(ctx, sql)) }
+	rows := map[string]struct {
+		do   fifo.Handler
+		told bool
+	}{
+		"pgx": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return exec(ctx, tx, insert)
+		}), true},
+		"pgx, with rows": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return tx.QueryRow(ctx, insert+" RETURNING 1").Scan(new(int))
+		}), true},
+		"bun": {withTx(func(ctx context.Context, _ *fifo.Job, tx bun.Tx) error {
+			defer func() { _ = tx.Rollback() }()
+			return second(tx.NewRaw(insert).Exec(ctx))
+		}), true},
+		"bun, with rows": {withTx(func(ctx context.Context, _ *fifo.Job, tx bun.Tx) error {
+			defer func() { _ = tx.Rollback() }()
+			return tx.NewRaw(insert+" RETURNING 1").Scan(ctx, new(int))
+		}), true},
+		"committed": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return errors.Join(exec(ctx, tx, insert), tx.Commit(ctx))
+		}), false},
+		"only read": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return exec(ctx, tx, "SELECT 1")
+		}), false},
+		"a statement had failed": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			if exec(ctx, tx, insert) != nil || exec(ctx, tx, "SELECT 1/0") == nil {
+				return errOnPurpose
+			}
+			return nil
+		}), false},
+		"a part of it": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			inner, err := tx.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(exec(ctx, inner, insert), inner.Rollback(ctx))
+		}), false},
+		"anew": {withPgx(func(ctx context.Context, job *fifo.Job, tx pgx.Tx) error {
+			if err := errors.Join(exec(ctx, tx, insert), tx.Rollback(ctx)); err != nil {
+				return err
+			}
+			return withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+				return exec(ctx, tx, insert)
+			})(ctx, job)
+		}), false},
+	}
+	b := newEffects(t)
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error { return rows[job.GroupID].do(ctx, job) }, oneLane))
+	for name, x := range rows {
+		b.exec("DELETE FROM effects")
+		b.send(name, nil)
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ends(name, 1), name)
+		told := slices.ContainsFunc(b.log.lines("rolled back what it wrote"), func(line string) bool {
+			return strings.Contains(line, fmt.Sprintf("group=%s ", name)) ||
+				strings.Contains(line, fmt.Sprintf("group=%q ", name))
+		})
+		require.Equal(t, x.told, told, name)
+	}
+}
