@@ -102,8 +102,11 @@ func (s *Status) state() State {
 	}
 }
 
-// Reason says State in a sentence, with what is known of it.
+// Reason says State in a sentence, with what is known of it. Of the zero Status it says that there is no job.
 func (s *Status) Reason() string {
+	if s.State == 0 {
+		return "there is no job in this Status: see the error of Why or WhyJob"
+	}
 	job := fmt.Sprintf("job %d of %v ", s.JobID, s.Group())
 	switch s.State {
 	case Behind:

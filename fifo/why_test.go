@@ -99,6 +99,17 @@ func TestWhy(t *testing.T) {
 		dead.Reason())
 }
 
+// Who does not look at the error of Why is told that there is no job.
+func TestWhyOfNoJob(t *testing.T) {
+	b := newBed(t)
+	why, err := b.q.Group("none").Why(t.Context())
+	require.ErrorIs(t, err, fifo.ErrJobNotFound)
+	require.Equal(t, "there is no job in this Status: see the error of Why or WhyJob", why.Reason())
+	why, err = b.q.WhyJob(t.Context(), 1)
+	require.ErrorIs(t, err, fifo.ErrJobNotFound)
+	require.Equal(t, "there is no job in this Status: see the error of Why or WhyJob", why.Reason())
+}
+
 // The row of a job that has failed does not tell why it waits now. So nothing is said that may not be so.
 func TestWhyOfASnoozeAfterAFailure(t *testing.T) {
 	b := newBed(t)
