@@ -42,7 +42,8 @@ var (
 // What verbs on one job return if they did nothing.
 var (
 	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or it has
-	// another id, by Move, a redrive to the tail or a DeadLetterQueue.
+	// another id, by Move, a redrive to the tail or a DeadLetterQueue. Of a dead letter the text says which verb
+	// is for it.
 	ErrJobNotFound = errors.New("fifo: there is no such job")
 	// ErrJobHeld says that the job is running, that somebody else is changing it, that one of these was so a moment
 	// ago, or that its row cannot be deleted, for a foreign key or a trigger; the text says which.

@@ -14,8 +14,9 @@ import (
 //
 // Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and does not wait for a running
 // job. If it did nothing it returns an error that says why: ErrJobHeld for a job that is running, or that somebody else
-// is changing, and ErrJobNotFound. A batch has the first job of its group locked and no other: those behind it are
-// changed, and the batch is undone, and runs again without them or with what they are then.
+// is changing, and ErrJobNotFound, also for a dead letter: see Redrive and DeleteDeadLetters. A batch has the first job
+// of its group locked and no other: those behind it are changed, and the batch is undone, and runs again without them
+// or with what they are then.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
 		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)
@@ -107,13 +108,20 @@ func (s Scope) one(
 		return fmt.Errorf("%w: cannot %s it: a transaction refers to its row by a foreign key, or a trigger keeps it",
 			ErrJobHeld, verb)
 	case why.State == Dead:
-		return fmt.Errorf("%w: %s", ErrJobNotFound, why.Reason())
+		return fmt.Errorf("%w: %s%s", ErrJobNotFound, why.Reason(), insteadOf[verb])
 	case why.State == Held:
 		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
 	default: // who had it has let it go since
 		return fmt.Errorf("%w: cannot %s it: somebody had it locked a moment ago: try again; now %s",
 			ErrJobHeld, verb, why.Reason())
 	}
+}
+
+// insteadOf says which verb is for a dead letter, by that for a job.
+var insteadOf = map[string]string{
+	"retry":  "; to run it again, use Redrive",
+	"edit":   "; to change it and run it again, use Redrive of its group, with its id in IDs, and a Payload or Headers",
+	"delete": "; to delete it, use DeleteDeadLetters",
 }
 
 // lockJobSQL is lock_job.sql with the columns of the lists.

@@ -29,6 +29,13 @@ var oneJob = map[string]func(ctx context.Context, s fifo.Scope, id int64) error{
 	},
 }
 
+// oneLetter has what those verbs say of a dead letter.
+var oneLetter = map[string]string{
+	"retry":  "use Redrive",
+	"delete": "use DeleteDeadLetters",
+	"edit":   "use Redrive of its group, with its id in IDs, and a Payload or Headers",
+}
+
 // A job that runs is not touched, and not waited for, whether its handler has the job's transaction or not. What waits
 // behind it is, and what is not there is told. The job ends although the operator's transaction is open.
 func TestVerbsPassOverARunningJob(t *testing.T) { overLeases(t, testVerbsPassOverARunningJob) }
@@ -64,6 +71,7 @@ func testVerbsPassOverARunningJob(t *testing.T, by lease) {
 			err := verb(promptly(t), b.q, dead)
 			require.ErrorIs(t, err, fifo.ErrJobNotFound, name)
 			require.ErrorContains(t, err, "is a dead letter since")
+			require.ErrorContains(t, err, oneLetter[name])
 		}
 		require.Equal(t, before, b.jobs())
 		n, err := b.q.InPgx(tx).Purge(promptly(t))
