@@ -112,7 +112,13 @@ func (m Message) check() error {
 	if m.Ungrouped && m.GroupID != "" {
 		return fmt.Errorf("%w: Ungrouped and GroupID %q exclude each other", ErrInvalidMessage, m.GroupID)
 	}
-	if err := (groups.Key{Queue: m.Queue, GroupID: m.GroupID}).Validate(); err != nil {
+	if err := groups.ValidateID("Queue", m.Queue); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
+	}
+	switch err := groups.ValidateID("GroupID", m.GroupID); {
+	case m.GroupID == "":
+		return fmt.Errorf("%w: %w: set it, or set Ungrouped", ErrInvalidMessage, err)
+	case err != nil:
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	if m.DedupID != "" {

@@ -131,9 +131,9 @@ func TestInvalidMessage(t *testing.T) {
 		require.Equal(t, errors.Is(is, fifo.ErrPayloadTooLarge), errors.Is(err, fifo.ErrPayloadTooLarge), what)
 	}
 	for says, list := range map[string][]fifo.Message{
-		"Queue is empty":   {{GroupID: "g"}},
-		"Queue":            {{Queue: strings.Repeat("q", 129), GroupID: "g"}, {Queue: "a\nb", GroupID: "g"}},
-		"GroupID is empty": {{Queue: "q"}},
+		"Queue is empty": {{GroupID: "g"}, {}},
+		"Queue":          {{Queue: strings.Repeat("q", 129), GroupID: "g"}, {Queue: "a\nb", GroupID: "g"}},
+		"GroupID is empty: set it, or set Ungrouped": {{Queue: "q"}},
 		"GroupID": {
 			{Queue: "q", GroupID: strings.Repeat("ü", 64) + "x"},
 			{Queue: "q", GroupID: "a\x00"},
