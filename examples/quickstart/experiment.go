@@ -105,6 +105,7 @@ func strike(ctx context.Context, pool *pgxpool.Pool, client *fifo.Client, f *fle
 		return nil // the next look may find it at work
 	}
 	r.victim, r.pid = victim.name, victim.cmd.Process.Pid
+	fmt.Printf("killing %s now, on purpose: warnings of lost attempts follow\n", r.victim)
 	if err := pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&r.killedAt); err != nil {
 		return err
 	}
