@@ -19,6 +19,7 @@ const documentFrame = `package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"expvar"
 	"fmt"
 	"net/http"
@@ -40,6 +41,10 @@ func check(error) {}
 
 func good([]*fifo.Job) (int, error) { return 0, nil }
 
+func pay(context.Context, *fifo.Job) error { return nil }
+
+var errDuplicate = errors.New("a duplicate")
+
 var _ = []any{fmt.Println, os.Getenv, pgx.ErrNoRows, pgxpool.New, migrations.Up, expvar.NewMap, http.Handle, time.Now}
 
 func main() {}
@@ -49,7 +54,7 @@ func main() {}
 func TestDocumentsCompile(t *testing.T) {
 	t.Parallel()
 	for document, count := range map[string]struct{ blocks, programs int }{
-		"README.md": {6, 1}, "docs/production.md": {2, 1},
+		"README.md": {7, 1}, "docs/production.md": {2, 1},
 	} {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
