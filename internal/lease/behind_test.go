@@ -220,18 +220,18 @@ func TestNoHandlerMeetsAStrayCancel(t *testing.T) {
 	})
 }
 
-// If the cancel meets what is asked of the heads, that is asked again.
-func TestStrayCancelMeetsTheEvidence(t *testing.T) {
+// Not if the cancel meets the end of the claim, either.
+func TestStrayCancelMeetsTheClaim(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "b", "c", "d")
 	s.dies("b")
 	require.False(t, s.lost("c"), "given back")
 	l := s.lane()
-	h, got := s.together(l, "b", "c", "d")
+	_, got := s.together(l, "b", "c", "d")
 	require.Equal(t, "b c d", got)
 	_, err := l.Conn().Exec(t.Context(), nonsense) // as one that was cancelled
 	require.Error(t, err)
-	l.giveUp(t.Context(), h)
+	l.giveUp(t.Context())
 	require.True(t, l.Closed())
 	require.True(t, s.lost("b"))
 	require.False(t, s.lost("c"), "it has not begun")

@@ -21,9 +21,9 @@ func (l *Lane) cover(ctx context.Context, err error) {
 	}
 }
 
-// coverAll has the last claim, whose transaction has ended without a commit, leave no evidence of a crash: each group
-// that it had locked is locked again, and that is committed. A death before the claim would be hidden by that, so it is
-// looked for, and that attempt is marked: whoever claims the job next counts it.
+// coverAll has the last claim, whose transaction has ended, neither look like a crash nor hide one: each group that it
+// had locked is locked again, and that is committed. A death before the claim is looked for, and that attempt is marked:
+// whoever claims the job next counts it.
 //
 // A group that somebody has claimed since is left to him. So is everything if nobody answers on the Control pool.
 func (l *Lane) coverAll(ctx context.Context) {

@@ -86,7 +86,7 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	l.inTx, l.hold = next != nil, hold
 	if looked.stray { // a cancel that may yet come must meet nobody's handler
-		l.giveUp(ctx, hold)
+		l.giveUp(ctx)
 		return nil, true, nil
 	}
 	if hold != nil {
@@ -264,18 +264,14 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 	return hold, err
 }
 
-// giveUp closes the lane and gives back what it has claimed. If the worker of a head has died, or may have, the claim
-// is not committed, which would hide that.
-func (l *Lane) giveUp(ctx context.Context, hold *Hold) {
-	lost, err := l.dead(ctx, hold.all())
-	if err == nil && len(lost) == 0 {
-		l.rollback(ctx)
+// giveUp gives back what the lane has claimed, and closes it. A death that this would hide is looked for.
+func (l *Lane) giveUp(ctx context.Context) {
+	failed := l.pg().TxStatus() == 'E'
+	if l.rollback(ctx); !failed && !l.Closed() { // it is committed
+		l.claims.locked = slices.DeleteFunc(l.claims.locked, groupLock.hidesNone)
 	}
-	committed := err == nil && len(lost) == 0 && !l.Closed()
 	_ = l.Close()
-	if !committed {
-		l.coverAll(ctx)
-	}
+	l.coverAll(ctx)
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
