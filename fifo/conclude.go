@@ -112,7 +112,7 @@ func (c conclusion) mend(ctx context.Context) bool {
 		all = false
 		c.lose(p)
 		if errors.Is(err, lease.ErrNotHeld) || !lease.Refused(err) || lease.ServerWide(err) {
-			// another worker has the group, and counts the attempt; or nobody can be told of it now
+			// Another worker has the group, and counts the attempt; or no group is to blame.
 			p.outcome = schedule.Outcome{Missed: true}
 			c.crew.log.Warn("pgfifo: failed attempt not recorded", "queue", p.turn.Queue, "group", p.turn.GroupID,
 				"job", p.held.ID, "error", err)

@@ -14,6 +14,7 @@ import (
 // Each level has its own: retries do not push out dead letters. The zero value is ready.
 type teller struct {
 	errors, warnings second
+	rollbacks        second // of handlers that have returned nil
 }
 
 // A second is what one level has logged in the present one.
@@ -74,11 +75,10 @@ func briefErr(err error) error {
 	return err
 }
 
-// forgone tells of a job that is done without what its handler has written.
+// forgone tells of a job that is to be completed without what its handler has written.
 func (t *teller) forgone(log *slog.Logger, job *Job) {
-	const level = slog.LevelWarn
-	if t.warnings.allow(func() { t.warnings.count(log, level) }) {
-		log.Warn("pgfifo: handler rolled back what it wrote, and returned nil: the job is done without that",
+	if t.rollbacks.allow(func() {}) { // others are not counted: they say the same
+		log.Warn("pgfifo: handler rolled back what it wrote, and returned nil",
 			"queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt())
 	}
 }

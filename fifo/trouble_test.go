@@ -57,6 +57,48 @@ func TestTroubleOfAGroupWithALimit(t *testing.T) {
 		"ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse")
 }
 
+// A snooze that the server refuses to record is no attempt, where several jobs of a group may run.
+func TestRefusedSnoozeOfAGroupWithALimit(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	b.exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (run_at IS NULL)")
+	var calls, attempt atomic.Int64
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		attempt.Store(int64(job.Attempt()))
+		if calls.Add(1) == 1 {
+			_ = execAnyway(ctx, job, "ROLLBACK")
+			return fifo.Snooze(time.Second, errOnPurpose)
+		}
+		return nil
+	}, oneLane)
+	b.run(w)
+	b.send("bad", nil)
+	await(t, "trouble", func() bool { return w.Stats().Troubles >= 1 })
+	b.exec("ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse")
+	b.drained()
+	require.EqualValues(t, 1, attempt.Load())
+}
+
+// Nor does a handler run for ever there that commits by hand, and whose failures the server refuses to record.
+func TestRefusedFailureOfAGroupWithALimit(t *testing.T) {
+	b := newBed(t)
+	b.ledger.unordered, b.ledger.overlaps = true, true
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{GroupLimit: 2}))
+	b.exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL)")
+	var calls atomic.Int64
+	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
+		calls.Add(1)
+		_ = execAnyway(ctx, job, "COMMIT")
+		return errOnPurpose
+	}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
+	b.run(w)
+	b.send("bad", nil)
+	await(t, "trouble", func() bool { return w.Stats().Troubles >= 4 })
+	require.LessOrEqual(t, calls.Load(), int64(2))
+	b.exec("ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse")
+	await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
+}
+
 func testTroubleOf(t *testing.T, b *bed, before, after string) {
 	var calls atomic.Int64
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {

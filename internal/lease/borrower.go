@@ -217,7 +217,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 		return nil
 	}
 	if Refused(err) && !errors.Is(err, ErrNotHeld) {
-		b.leave(ctx, head, counting(calls))
+		b.leave(ctx, head, left(calls))
 	}
 	return fmt.Errorf("lease: record: %w", err)
 }
@@ -233,18 +233,14 @@ func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 	return err
 }
 
-// leave lets a group go of which the server has refused a call. An attempt that is counted is left to whoever claims
-// its job next.
-func (b *Borrower) leave(ctx context.Context, head *Held, counted *Call) {
-	switch {
-	case counted == nil:
-		_ = b.record(ctx, head, nil)
-	case counted.isOf(head):
+// leave lets a group go of which the server has refused a call.
+func (b *Borrower) leave(ctx context.Context, head *Held, left []Call) {
+	if len(left) > 0 && left[0].isOf(head) {
 		b.returnLane()
 		_ = b.release([]*Held{head}, deadNumber())
-	default:
-		_ = b.record(ctx, head, []Call{counted.charge()})
+		return
 	}
+	_ = b.record(ctx, head, left)
 }
 
 // deadNumber returns one that no session has had.

@@ -21,20 +21,26 @@ func (l *Lane) cover(ctx context.Context, err error) {
 	}
 }
 
-// coverAll has the last claim, whose transaction has ended, neither look like a crash nor hide one: each group that it
-// had locked is locked again, and that is committed. A death before the claim is looked for, and that attempt is marked:
+// coverAll has the last claim, whose transaction has ended, neither look like a crash nor hide one. Each group that it
+// had locked is locked again, and that is committed. A death before the claim is looked for, and its attempt is marked:
 // whoever claims the job next counts it.
 //
-// A group that somebody has claimed since is left to him. So is everything if nobody answers on the Control pool.
+// A group that somebody holds by now is left to him. A connection of the Control pool is waited for for a second: what
+// the lane has settled is not told before.
 func (l *Lane) coverAll(ctx context.Context) {
 	if l.control == nil {
 		return
 	}
+	waits, cancel := context.WithTimeout(ctx, tuning.Wait)
+	defer cancel()
+	ctx, end := context.WithTimeout(ctx, l.bounds.Silence)
+	defer end()
 	for i := range l.claims.locked {
-		one := &l.claims.locked[i]
-		ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
-		err := l.transaction(ctx, func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) })
-		cancel()
+		cover := func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, &l.claims.locked[i]) }
+		err := l.transaction(ctx, waits, cover)
+		if err != nil && !Refused(err) { // the pool's session had ended: another one
+			err = l.transaction(ctx, waits, cover)
+		}
 		if err != nil && !Refused(err) {
 			return
 		}
@@ -65,9 +71,7 @@ func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock) 
 	xids := [][]byte{appendInt(int64(head.jobXID)), appendInt(int64(head.groupXID))}
 	answer := pg.ExecParams(ctx, statement("evidence"), xids, nil, nil, nil).Read()
 	if answer.Err == nil && len(answer.Rows) > 0 && string(answer.Rows[0][0]) == "t" {
-		_, answer.Err = l.record(ctx, pg, l.stmts[stmtCharge].SQL, [][]byte{
-			[]byte(head.Queue), []byte(head.GroupID), appendInt(head.ID), appendInt(int64(head.Attempts)),
-		})
+		_, answer.Err = l.record(ctx, pg, l.stmts[stmtCharge].SQL, head.args())
 	}
 	return answer.Err
 }

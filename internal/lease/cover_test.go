@@ -1,8 +1,12 @@
 package lease
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/pgtest"
@@ -115,4 +119,41 @@ func TestRefusedClaimOfASession(t *testing.T) {
 	_, _, err = b.Step(t.Context(), nil, request("a", "b"))
 	require.True(t, Blames(err), err)
 	require.False(t, s.lost("a"))
+}
+
+// A session of the Control pool that has ended meanwhile costs nobody an attempt.
+func TestRefusedClaimAndABrokenPool(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.Exec(uncountable)
+	d, broken := s.dialer(Bounds{}), new(atomic.Bool)
+	d.Control = s.control(func(conn net.Conn) net.Conn { return &breaking{conn, []byte("queue_groups"), broken} })
+	l := s.dial(d)
+	_, _, err := l.Step(t.Context(), nil, request("a", "b"))
+	require.True(t, Blames(err), err)
+	require.True(t, broken.Load())
+	require.False(t, s.lost("a"))
+}
+
+// Who uses all of the Control pool does not keep a lane for as long as a silent server would.
+func TestRefusedClaimAndABusyPool(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a", "b")
+	s.Exec(uncountable)
+	cfg := s.Pool.Config()
+	cfg.MaxConns = 1
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	d := s.dialer(Bounds{Silence: 10 * pgtest.Patient})
+	d.Control = pool
+	l := s.dial(d)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patient)
+	defer cancel()
+	_, _, err = l.Step(ctx, nil, request("a", "b"))
+	require.True(t, Blames(err), err)
+	require.NoError(t, ctx.Err())
 }

@@ -90,7 +90,7 @@
 //   - Between the death and the claim that would count it, another claim has locked the group, but not the job, and
 //     was committed: an operator had the job locked, or a lower id was committed and became the head.
 //   - Between them the server refused a claim that had locked the job's row and not told of it yet: another group of
-//     that claim was refused, say. Of every other claim that is refused, cover.go looks what it would hide.
+//     that claim was refused, say. For every other refused claim, cover.go looks for a death that it would hide.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their

@@ -145,7 +145,6 @@ func TestGroupSlotRecord(t *testing.T) {
 	require.Equal(t, 1, again.Attempts)
 	require.Empty(t, s.found(other))
 	require.ErrorIs(t, lost.Record(t.Context(), &h.Held, calls...), ErrNotHeld)
-	require.NoError(t, lost.Record(t.Context(), &Held{Key: group("a"), GroupSlot: true}), "nothing to tell")
 	require.Equal(t, 1, marks())
 
 	s.end(other)

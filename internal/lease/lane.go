@@ -52,7 +52,7 @@ type Call struct {
 	// Completes says that it completes one job and does nothing else. Its parameters begin with the job's queue, group
 	// id and id.
 	Completes bool
-	// Counts says that it counts an attempt: see Record.
+	// Counts says that it counts an attempt. Record looks at that, Step does not.
 	Counts bool
 	// Relaxes says that it has the commit of its transaction not wait for the disk. It is the first call.
 	Relaxes bool

@@ -250,7 +250,7 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint, or have written.
+// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint.
 func (l *Loan) passes(ctx context.Context, sql string) {
 	word, rest := firstWord(sql)
 	verb := strings.ToUpper(word)
@@ -259,23 +259,22 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.pass(ctx, verb, savepointName(rest))
-	default:
-		l.returns(sql)
 	}
 }
 
-// returns looks at a statement of the handler's that returns rows: it may write.
-func (l *Loan) returns(sql string) {
-	switch word, _ := firstWord(sql); strings.ToUpper(word) {
+// wrote notes that a statement of the handler's has written so many rows, if it is one that writes.
+func (l *Loan) wrote(sql string, rows int64) {
+	word, _ := firstWord(sql)
+	switch strings.ToUpper(word) {
 	case "INSERT", "UPDATE", "DELETE", "MERGE":
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.written, l.forgone = true, false
+		l.written = l.written || rows > 0
+		l.mu.Unlock()
 	}
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It sees INSERT, UPDATE, DELETE and MERGE at the beginning of a statement.
+// written, although no statement had failed. It sees what Exec has inserted, updated and deleted.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

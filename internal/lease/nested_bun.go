@@ -134,6 +134,9 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	if err == nil {
 		c.loan.passes(ctx, query)
+		if rows, err := result.RowsAffected(); err == nil {
+			c.loan.wrote(query, rows)
+		}
 	}
 	return result, err
 }
@@ -147,7 +150,6 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 	if err != nil {
 		return nil, err
 	}
-	c.loan.returns(query)
 	c.loan.opened(1)
 	return laneRows{rows.(*stdlib.Rows), c}, nil
 }

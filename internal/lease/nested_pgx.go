@@ -79,6 +79,7 @@ func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	tag, err := t.Tx.Exec(ctx, sql, args...)
 	if err == nil {
 		t.loan.passes(context.Background(), sql)
+		t.loan.wrote(sql, tag.RowsAffected())
 	}
 	return tag, err
 }
@@ -88,7 +89,6 @@ func (t *nestedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows
 		return failedRows{err: err}, err
 	}
 	defer t.loan.leave()
-	t.loan.returns(sql)
 	return t.Tx.Query(ctx, sql, args...)
 }
 
@@ -97,7 +97,6 @@ func (t *nestedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Ro
 		return failedRows{err: err}
 	}
 	defer t.loan.leave()
-	t.loan.returns(sql)
 	return t.Tx.QueryRow(ctx, sql, args...)
 }
 

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
 // it was ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost
 // transaction is no evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id
-// and attempts.
-//
-// A head without Seen is of a claim whose transaction is not known.
+// and attempts. Calls for a job behind the head are for that alone.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
 // it was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
@@ -59,34 +58,32 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 	if r.on.control == nil {
 		return ErrNoControl
 	}
-	if head.GroupSlot && head.Seen.XID == 0 { // nothing tells of a claim that failed
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
 	defer cancel()
-	var lost []uint32 // nil: not known
-	if head.Seen.XID != 0 {
-		lost = []uint32{uint32(head.Seen.XID)}
-	}
+	lost := []uint32{uint32(head.Seen.XID)}
 	own, refused, err := r.recordOnce(ctx, head, lost, calls)
-	if err != nil && !errors.Is(err, ErrNotHeld) && ctx.Err() == nil { // the pool's session had ended: another one
-		if lost != nil && own != 0 {
+	if err != nil && !errors.Is(err, ErrNotHeld) && ctx.Err() == nil {
+		if own != 0 {
 			lost = append(lost, own)
 		}
+		var first error // else the pool's session had ended: another one
+		if Refused(err) {
+			first, calls = err, left(calls)
+		}
 		_, refused, err = r.recordOnce(ctx, head, lost, calls)
+		refused = cmp.Or(first, refused)
 	}
-	if err == nil {
-		err = refused
-	}
+	err = cmp.Or(refused, err)
 	if err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
 	return nil
 }
 
-// transaction runs f in a transaction on the Control pool, and commits that if f returns nil.
-func (r *recorder) transaction(ctx context.Context, f func(*pgconn.PgConn) error) error {
-	conn, err := r.on.control.Acquire(ctx)
+// transaction runs f in a transaction on the Control pool, and commits that if f returns nil. It waits for a connection
+// until the context waits ends.
+func (r *recorder) transaction(ctx, waits context.Context, f func(*pgconn.PgConn) error) error {
+	conn, err := r.on.control.Acquire(waits)
 	if err != nil {
 		return err
 	}
@@ -102,32 +99,23 @@ func (r *recorder) transaction(ctx context.Context, f func(*pgconn.PgConn) error
 	return err
 }
 
-// recordOnce returns its transaction, too, if it got as far as having one, and the error of a call that was refused.
-// lost are the transactions of the attempt that have ended.
+// recordOnce returns its transaction, too, if it got as far as having one, and the error of a call that was refused, if
+// the rest is committed. lost are the transactions of the attempt that have ended.
 func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call,
 ) (own uint32, refused, err error) {
 	held := false
-	err = r.transaction(ctx, func(pg *pgconn.PgConn) error {
+	err = r.transaction(ctx, ctx, func(pg *pgconn.PgConn) error {
 		if own, err = r.relock(ctx, pg, head, lost, len(calls) > 0, time.Now().Add(tuning.Wait)); own == 0 {
 			return err // if it is nil, nothing is committed, which is no evidence then
 		}
-		held = true
-		if len(calls) > 0 {
-			held, refused, err = r.recordCalls(ctx, pg, calls)
+		switch held = true; {
+		case len(calls) == 0:
+		case calls[0].isOf(head):
+			held, err = r.recordCalls(ctx, pg, calls)
+		default:
+			held, refused, err = r.recordBehind(ctx, pg, calls)
 		}
-		var charged *Call
-		switch {
-		case err != nil || !held:
-			return err
-		case refused != nil && head.GroupSlot: // its mark is there
-			return nil
-		case refused != nil:
-			charged = counting(calls)
-		}
-		if charged != nil {
-			_, err = r.record(ctx, pg, r.stmts[stmtCharge].SQL, charged.charge().Args)
-		}
-		if err == nil && (charged == nil || !charged.isOf(head)) {
+		if err == nil && held && !slices.ContainsFunc(calls, func(c Call) bool { return c.charges(head) }) {
 			_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 		}
 		return err
@@ -138,39 +126,34 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 	return own, refused, err
 }
 
-// counting returns the call that counts an attempt, or nil.
-func counting(calls []Call) *Call {
+// left returns what leaves an attempt that calls count to whoever claims its job next, or nothing.
+func left(calls []Call) []Call {
 	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Counts }); i >= 0 {
-		return &calls[i]
+		return []Call{{Statement: stmtCharge, Args: calls[i].Args[:4]}}
 	}
 	return nil
 }
 
-// charge returns the call that leaves the attempt that c counts to whoever claims the job next.
-func (c *Call) charge() Call { return Call{Statement: stmtCharge, Args: c.Args[:4]} }
-
 // isOf reports whether the call is for the head's own job.
 func (c *Call) isOf(head *Held) bool { return bytes.Equal(c.Args[2], appendInt(head.ID)) }
 
-// recordCalls makes the calls, and reports whether each has found its job. If the server refuses one, all of them are
-// undone, and the group is locked still: a rollback of the transaction would be evidence against the head, and the job
-// that has failed may be one behind it.
+// charges reports whether a call leaves the attempt of the head to whoever claims that next.
+func (c *Call) charges(head *Held) bool { return c.Statement == stmtCharge && c.isOf(head) }
+
+// recordBehind makes the calls for a job behind the head. If the server refuses one, all of them are undone, and the
+// job is charged, while the group is locked still: the rollback of the transaction would charge the head. A savepoint
+// around calls for the head itself would make a MultiXact of its xmax, which is no evidence if the worker dies then.
 //
-// That job is not locked, so somebody may keep it open. So the server ends a call when half of the time that is left is
+// The job is not locked, so somebody may keep it open. So the server ends a call when half of the time that is left is
 // over: what follows needs time, too. Deferred constraints are checked here, so that COMMIT does not refuse.
-func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, refused, err error) {
+func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, refused, err error) {
+	deadline, _ := ctx.Deadline()
 	if _, err := pg.Exec(ctx, saveCallsSQL).ReadAll(); err != nil {
 		return false, nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	found, err = r.record(ctx, pg, r.stmts[stmtBoundBy].SQL, boundBy(time.Until(deadline)/2).Args)
-	for i := 0; err == nil && found && i < len(calls); i++ {
-		found, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
-		if unchanged := false; err == nil && !found {
-			if unchanged, err = r.record(ctx, pg, r.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
-				err = errUnchanged
-			}
-		}
+	_, err = r.record(ctx, pg, r.stmts[stmtBoundBy].SQL, boundBy(time.Until(deadline)/2).Args)
+	if err == nil {
+		found, err = r.recordCalls(ctx, pg, calls)
 	}
 	if err == nil && found {
 		_, err = pg.Exec(ctx, keepCallsSQL).ReadAll()
@@ -179,14 +162,35 @@ func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []C
 		return found, nil, err
 	}
 	refused = err
-	_, err = pg.Exec(ctx, undoCallsSQL).ReadAll() // and the bound
+	if _, err = pg.Exec(ctx, undoCallsSQL).ReadAll(); err == nil { // and the bound
+		_, err = r.recordCalls(ctx, pg, left(calls))
+	}
 	return true, refused, err
+}
+
+// recordCalls makes the calls, and reports whether each has found its job.
+func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
+	found = true
+	for i := 0; err == nil && found && i < len(calls); i++ {
+		found, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
+		if unchanged := false; err == nil && !found {
+			if unchanged, err = r.record(ctx, pg, r.schema.Qualify(unchangedSQL), calls[i].Args[:4]); unchanged {
+				err = errUnchanged
+			}
+		}
+	}
+	return found, err
+}
+
+// args are the parameters with which a call begins.
+func (h *Held) args() [][]byte {
+	return [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID), appendInt(int64(h.Attempts))}
 }
 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
 // If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
-// worker dies now, it is this transaction that tells of that.
-// The session that was lost may be about to end: that is waited for until then.
+// worker dies now, it is this transaction that tells of that. It waits for the end of the session that was lost, until
+// the given time.
 func (r *recorder) relock(
 	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool, until time.Time,
 ) (own uint32, err error) {
@@ -201,8 +205,7 @@ func (r *recorder) relock(
 		}
 		batch.ExecParams(r.schema.Qualify(sql), args, nil, nil, nil)
 		if counted && !head.GroupSlot { // whose job is locked by then
-			args := [][]byte{queue, group, appendInt(head.ID), appendInt(int64(head.Attempts))}
-			batch.ExecParams(r.schema.Qualify(relockHeadSQL), args, nil, nil, nil)
+			batch.ExecParams(r.schema.Qualify(relockHeadSQL), head.args(), nil, nil, nil)
 		}
 		results, err := pg.ExecBatch(ctx, &batch).ReadAll()
 		if err != nil {

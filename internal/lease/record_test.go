@@ -3,7 +3,9 @@ package lease
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,39 +33,91 @@ func (f *freezing) Write(b []byte) (int, error) {
 }
 
 // A worker that freezes while it records what became of a job, with the group's row locked, does not keep the group for
-// longer than a lane would, and the attempt is counted.
+// longer than a lane would, and the attempt is counted, however far it has come.
 func TestFrozenRecordLetsGo(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(1, "a")
-	cfg, frozen := s.Pool.Config(), make(chan struct{})
+	pgtest.OverEach(t, []string{"SET attempts = attempts + 1", ending}, func(t *testing.T, before string) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		frozen := make(chan struct{})
+		d := s.dialer(Bounds{
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+		})
+		d.Control = s.control(func(conn net.Conn) net.Conn {
+			return &freezing{conn, []byte(before), frozen, t.Context().Done()}
+		})
+		l := s.dial(d)
+		h := s.claim(l, "a")
+		calls := retryIn(h, 0)
+		l.kill()
+		recorded := beside(func() error { return l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) })
+		<-frozen
+		other := s.lane()
+		require.True(t, s.misses(other, "a"))
+		s.Until(func() bool {
+			free := s.step(other, nil, &Request{Key: group("a")})
+			if free == nil {
+				s.end(other)
+			}
+			return free != nil
+		})
+		require.Len(t, s.found(other), 1)
+		t.Cleanup(func() { require.Error(t, <-recorded) })
+	})
+}
+
+// ending is what ends a transaction of the Control pool, as it is sent.
+const ending = commitSQL + "\x00"
+
+// control returns a pool with connections of that kind.
+func (s *stage) control(of func(net.Conn) net.Conn) *pgxpool.Pool {
+	s.Helper()
+	cfg := s.Pool.Config()
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return &freezing{conn, []byte("SET attempts = attempts + 1"), frozen, t.Context().Done()}, err
+		return of(conn), err
 	}
-	control, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	require.NoError(t, err)
-	t.Cleanup(control.Close)
-	d := s.dialer(Bounds{
-		Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-	})
-	d.Control = control
-	l := s.dial(d)
-	h := s.claim(l, "a")
-	calls := retryIn(h, 0)
-	l.kill()
-	recorded := beside(func() error { return l.Record(context.WithoutCancel(t.Context()), &h.Held, calls...) })
-	<-frozen
-	other := s.lane()
-	require.True(t, s.misses(other, "a"))
-	s.Until(func() bool {
-		free := s.step(other, nil, &Request{Key: group("a")})
-		if free == nil {
-			s.end(other)
+	pool, err := pgxpool.NewWithConfig(s.Context(), cfg)
+	require.NoError(s, err)
+	s.Cleanup(pool.Close)
+	return pool
+}
+
+// breaking is a connection that breaks before a statement, if none has before.
+type breaking struct {
+	net.Conn
+	before []byte
+	broken *atomic.Bool
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if bytes.Contains(p, b.before) && b.broken.CompareAndSwap(false, true) {
+		return 0, errors.Join(net.ErrClosed, b.Conn.Close())
+	}
+	return b.Conn.Write(p)
+}
+
+// If the session of the Control pool ends before anything is recorded, it is recorded in another one.
+func TestRecordInAnotherSession(t *testing.T) {
+	pgtest.OverEach(t, []string{"a group at a time", "several of a group"}, func(t *testing.T, lease string) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		d, broken := s.dialer(Bounds{}), new(atomic.Bool)
+		d.Control = s.control(func(conn net.Conn) net.Conn { return &breaking{conn, []byte(ending), broken} })
+		l := s.dial(d)
+		var h *Hold
+		if lease == "several of a group" {
+			s.groupLimit(2, "a")
+			marks := s.lane()
+			h = s.groupSlot(l, nil, "a")
+			require.NoError(t, marks.Mark(t.Context(), []*Held{&h.Held}))
+		} else {
+			h = s.claim(l, "a")
 		}
-		return free != nil
+		l.kill()
+		require.NoError(t, l.Record(t.Context(), &h.Held, retryIn(h, 0)...))
+		require.True(t, broken.Load())
+		require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT attempts FROM pgfifo.jobs"))
 	})
-	require.Len(t, s.found(other), 1)
-	t.Cleanup(func() { require.Error(t, <-recorded) })
 }
 
 // A worker that comes too late to record an attempt, because another one has counted it, leaves no evidence of a crash.

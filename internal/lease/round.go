@@ -13,12 +13,12 @@ import (
 // A round is one transaction of the session.
 type round struct {
 	*session
-	groups  []release // groups to be let go
-	slots   []release // slots to be let go
-	limited []*ask    // claims that need a slot
-	claims  []*ask    // claims that need no slot, and those that have got one
-	batches int       // how many groups are claimed with several jobs
-	locks   [][]byte  // the parameters of keep_lock.sql; nil: nothing is claimed
+	groups  []release    // groups to be let go
+	slots   []release    // slots to be let go
+	limited []*ask       // claims that need a slot
+	claims  []*ask       // claims that need no slot, and those that have got one
+	batches int          // how many groups are claimed with several jobs
+	locked  []groups.Key // that are claimed
 
 	unreleased []release // what it could not let go
 	unwanted   []release // what it has claimed for nothing
@@ -159,21 +159,21 @@ func (r *round) sendClaims(p *pipeline) {
 	if len(list) == 0 {
 		return
 	}
-	r.locks = [][]byte{
+	keys := [][]byte{
 		array.Texts(list, func(w wanted) string { return w.Queue }),
 		array.Texts(list, func(w wanted) string { return w.GroupID }),
 	}
 	floors := array.Ints(list, func(w wanted) int64 { return w.floor(r.dialed) })
 	slotted := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.claim.Slot) })
 	allowed := array.Of(list, func(to []byte, w wanted) []byte { return strconv.AppendBool(to, w.SuspectAllowed) })
-	p.send(stmtKeepLock, r.locks, nil)
+	p.send(stmtKeepLock, keys, nth(len(list), func(_ *rowReader, n int) { r.locked = append(r.locked, list[n].Key) }))
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
 		h.More = row.bool()
 		h.token = row.int64()
 		a.heads = append(a.heads, h)
 	})
-	p.send(stmtKeepClaim, append(r.locks[:2:2], floors, most, number, slotted, allowed), heads)
+	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, allowed), heads)
 	if r.batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {
@@ -186,19 +186,22 @@ func (r *round) sendClaims(p *pipeline) {
 			h.version = row.uint32()
 			a.behind = append(a.behind, h)
 		})
-		p.send(stmtKeepBehind, append(r.locks[:2:2], jobs, each, number), behind)
+		p.send(stmtKeepBehind, append(keys[:2:2], jobs, each, number), behind)
 	}
 }
 
 // cover has a round that the server has refused, and whose transaction has ended, leave no evidence of a crash. Lanes
 // look for that, if the queue is given the other lease.
 func (r *round) cover(ctx context.Context) error {
-	if r.locks == nil {
+	if len(r.locked) == 0 {
 		return nil
 	}
 	p := r.last.reuse(r.conn.PgConn().StartPipeline(ctx), r.stmts, false)
 	p.send(stmtBegin, nil, nil)
-	p.send(stmtKeepLock, r.locks, nil)
+	p.send(stmtKeepLock, [][]byte{
+		array.Texts(r.locked, func(k groups.Key) string { return k.Queue }),
+		array.Texts(r.locked, func(k groups.Key) string { return k.GroupID }),
+	}, nil)
 	p.send(stmtCommit, nil, nil)
 	return p.exchange()
 }

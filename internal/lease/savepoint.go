@@ -64,8 +64,9 @@ type savepoints struct {
 	undone bool        // nothing has been written since the last savepoint, and none is open
 	spilt  error       // what was rolled back is not undone
 
-	written bool // statements have written since nothing was, as far as is seen
-	forgone bool // all of that was rolled back last, and not because one had failed
+	written bool // rows were written that are there yet, as far as is seen
+	forgone bool // all of them were rolled back last
+	failed  bool // a statement has failed, so that was meant
 }
 
 // A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun
@@ -89,7 +90,7 @@ func (s *savepoints) open() (*nest, string) {
 		n.savepoint += "_" + strconv.Itoa(top+1)
 		sql = "SAVEPOINT " + n.savepoint
 	}
-	s.stack, s.undone = append(s.stack, savepoint{nest: n}), false
+	s.stack, s.undone, s.forgone = append(s.stack, savepoint{nest: n}), false, false
 	s.nested++
 	return n, sql
 }
@@ -98,6 +99,7 @@ func (s *savepoints) open() (*nest, string) {
 // It reports whether the savepoint is to be released.
 func (s *savepoints) close(n *nest, undo, failed bool) (release bool, err error) {
 	gone := n.closed
+	s.failed = s.failed || failed
 	s.shut(n)
 	switch top := len(s.stack) - 1; {
 	case n.merged && undo:
@@ -106,7 +108,7 @@ func (s *savepoints) close(n *nest, undo, failed bool) (release bool, err error)
 	case undo:
 		s.cut(1 + slices.IndexFunc(s.stack, func(one savepoint) bool { return one.nest == n }))
 		s.undone = s.nested == 0
-		s.forgone, s.written = s.undone && s.written && !failed, s.written && !s.undone
+		s.forgone, s.written = s.undone && s.written && !s.failed, s.written && !s.undone
 	case !gone && !n.merged && top > 0 && s.stack[top].nest == n: // or savepoints would pile up
 		s.stack, release = s.stack[:top], true
 	}
