@@ -3,6 +3,7 @@ package fifo
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,11 +12,14 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
+const scoutName = "scout"
+
 // beside has the connections of what stands beside the lanes: of the scout, and of the listener.
 type beside struct {
 	dialer        *lease.Dialer
 	scout, listen *pgx.Conn // the first ones, until they are taken
 	open          sync.Map  // *pgx.Conn → "scout" or "listener"
+	scoutLost     atomic.Pointer[time.Time]
 }
 
 // run runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on those
@@ -30,11 +34,16 @@ func (b *beside) run(
 		if conn == nil {
 			conn, err = b.dialer.Connect(ctx)
 		}
-		if err == nil {
+		if err != nil {
+			retry.lose()
+		} else {
 			began := time.Now()
 			b.open.Store(conn, retry.who)
 			err = run(ctx, conn)
-			b.open.Delete(conn)
+			if conn.IsClosed() || b.dialer.HungUp(conn) {
+				retry.lose()
+			}
+			b.open.Delete(conn) // from now on HungUp does not see it
 			closeConn(conn)
 			if time.Since(began) > tuning.Wait {
 				retry.failed = 0
@@ -42,6 +51,12 @@ func (b *beside) run(
 		}
 		retry.wait(ctx, err)
 	}
+}
+
+// scoutHungUp reports whether the scout has a connection that has ended, as far as is known without asking the server.
+func (b *beside) scoutHungUp() (gone bool) {
+	b.each(func(who string, conn *pgx.Conn) { gone = gone || who == scoutName && b.dialer.HungUp(conn) })
+	return gone
 }
 
 // each calls f for each connection that is open.

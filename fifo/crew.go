@@ -115,7 +115,8 @@ func (c *crew) run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { c.turns.Run(ctx) })
 	others.Go(func() {
-		c.beside.run(ctx, &redialer{log: c.log, who: "scout", last: &c.scoutSetback}, &c.beside.scout, c.scout.Run)
+		retry := &redialer{log: c.log, who: scoutName, last: &c.scoutSetback, lost: &c.beside.scoutLost}
+		c.beside.run(ctx, retry, &c.beside.scout, c.scout.Run)
 	})
 	others.Go(func() { c.runHeartbeat(aside) })
 	others.Go(func() { c.runStranded(aside) })
@@ -251,9 +252,13 @@ func (c *crew) closeLanes() {
 	c.beside.close()
 }
 
-// runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost.
+// runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost. A scout
+// that has lost its own looks at once: else it would find that out when it looks next.
 func (c *crew) runHeartbeat(ctx context.Context) {
 	every(ctx, c.set.bounds.Heartbeat/2, func() {
+		if c.beside.scoutHungUp() {
+			c.scout.Hurry()
+		}
 		for _, s := range c.seats {
 			s.beat(ctx)
 		}

@@ -19,6 +19,7 @@ import (
 //   - The worker has looked for work with success, no longer ago than twice PollInterval and 2 seconds: 4 seconds by
 //     default. So a server that is silent shows, too, and one that answers and refuses the look. Stats.LookedAt is when
 //     it did. A worker that has no room for more work asks the server whether it is there instead.
+//   - It has done so since it last lost the connection that looks. A look from before an outage does not count.
 //
 // A server that lets the worker look but refuses its claims may not make it unready: the log and Stats.Troubles tell.
 //
@@ -73,15 +74,27 @@ func (c *crew) lanesReady() error {
 
 func (c *crew) lookReady() error {
 	at, bound := c.scout.Looked(), c.scout.Bound()
-	age := time.Since(at)
+	age := time.Since(at).Round(time.Millisecond)
 	switch {
 	case at.IsZero():
 		return because("it has not looked for work yet", c.scoutSetback.Load(), at)
+	case c.scoutLost(at):
+		what := fmt.Sprintf("it last looked for work %v ago, and has lost its connection since", age)
+		return because(what, c.scoutSetback.Load(), at)
 	case age > bound:
-		what := fmt.Sprintf("it last looked for work %v ago, longer than %v", age.Round(time.Millisecond), bound)
+		what := fmt.Sprintf("it last looked for work %v ago, longer than %v", age, bound)
 		return because(what, c.scoutSetback.Load(), at)
 	}
 	return nil
+}
+
+// scoutLost reports whether the connection that looks for work was lost after the given look.
+func (c *crew) scoutLost(look time.Time) bool {
+	if c.beside.scoutHungUp() {
+		return true
+	}
+	lost := c.beside.scoutLost.Load() // after that question: who loses a connection notes it first
+	return lost != nil && !look.After(*lost)
 }
 
 // because returns what is missing, with its last error if that came after the given time.

@@ -62,6 +62,12 @@ func unready(t *testing.T, w *fifo.Worker) (err error) {
 	return err
 }
 
+// unreadyFor waits until it is not ready for a reason that has the text.
+func unreadyFor(t *testing.T, w *fifo.Worker, text string) {
+	t.Helper()
+	await(t, "a worker of which is said: "+text, func() bool { return strings.Contains(unready(t, w).Error(), text) })
+}
+
 func ready(t *testing.T, w *fifo.Worker) {
 	t.Helper()
 	await(t, "a worker that is ready", func() bool { return w.Ready() == nil })
@@ -108,7 +114,7 @@ func testReady(t *testing.T, by lease) {
 
 		left := time.Now()
 		require.NoError(t, x.leave(r))
-		require.ErrorContains(t, unready(t, w), x.text)
+		unreadyFor(t, w, x.text)
 		require.Less(t, time.Since(left), bound+time.Second)
 		require.Equal(t, x.lanes, w.Stats().Lanes)
 		if x.lanes == 0 {
@@ -124,6 +130,34 @@ func testReady(t *testing.T, by lease) {
 		b.drained()
 		require.NoError(t, w.Ready())
 	})
+}
+
+// Lanes that have connections again do not make a worker ready that has not looked since the outage, however late the
+// next look may be.
+func TestNotReadyBeforeALookAfterAnOutage(t *testing.T) {
+	overLeases(t, testNotReadyBeforeALookAfterAnOutage)
+}
+
+func testNotReadyBeforeALookAfterAnOutage(t *testing.T, by lease) {
+	const lanes = 4
+	b := by.on(newBed(t))
+	r := b.road()
+	w := b.worker(nop, rarePolls, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) { cfg.ConnConfig.DialFunc = r.dial }),
+			func(c *fifo.Config) { c.PollOnly = true }) // nobody tells it to look
+		w.Concurrency = lanes
+	})
+	b.run(w)
+	ready(t, w)
+	require.NoError(t, r.proxy.Close())
+	unreadyFor(t, w, "no lane has a connection")
+	b.exec("ALTER TABLE pgfifo.jobs RENAME TO away")
+	r.open()
+	await(t, "connections of all lanes", func() bool { return w.Stats().Lanes == lanes })
+	require.ErrorContains(t, w.Ready(), ", and has lost its connection since")
+	b.exec("ALTER TABLE pgfifo.away RENAME TO jobs")
+	ready(t, w)
+	require.NoError(t, w.Ready())
 }
 
 // Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.

@@ -16,15 +16,24 @@ import (
 type redialer struct {
 	log    *slog.Logger
 	who    string
-	last   *atomic.Pointer[setback] // the error that it waited for last
-	failed int                      // attempts that failed in a row
-	quiet  bool                     // who has just logged the same says it for all
+	last   *atomic.Pointer[setback]   // the error that it waited for last
+	lost   *atomic.Pointer[time.Time] // when there was no connection last; nil: nobody asks
+	failed int                        // attempts that failed in a row
+	quiet  bool                       // who has just logged the same says it for all
 }
 
 // A setback is an error of what is tried again and again.
 type setback struct {
 	err error
 	at  time.Time
+}
+
+// lose notes that there is no connection now.
+func (r *redialer) lose() {
+	if r.lost != nil {
+		now := time.Now()
+		r.lost.Store(&now)
+	}
 }
 
 // wait sleeps a little longer each time, unless ctx ends.

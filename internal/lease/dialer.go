@@ -121,6 +121,12 @@ func (d *Dialer) CutStranded(ctx context.Context, conn *pgx.Conn) error {
 	return errStranded
 }
 
+// HungUp is Lane.HungUp for a connection that Connect has opened.
+func (d *Dialer) HungUp(conn *pgx.Conn) bool {
+	s, ok := conn.PgConn().Conn().(*stream)
+	return ok && s.ended()
+}
+
 // ErrStandby is returned by Dial and Connect when the server is a hot standby: nobody can lock a row there.
 var ErrStandby = errors.New("lease: the server is a hot standby: connect to the primary, " +
 	"with target_session_attrs=read-write and the addresses of both, say")
