@@ -49,7 +49,7 @@ func (b *beside) run(
 				retry.failed = 0
 			}
 		}
-		retry.wait(ctx, err)
+		retry.wait(ctx, err, nil)
 	}
 }
 

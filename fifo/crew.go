@@ -47,6 +47,7 @@ type crew struct {
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
+	laneTrouble               spokesman
 
 	beside beside
 }

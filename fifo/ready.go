@@ -65,6 +65,9 @@ func (c *crew) connected() (n int) {
 	return n
 }
 
+// unconnected returns how many have none.
+func (c *crew) unconnected() int { return len(c.seats) - c.connected() }
+
 func (c *crew) lanesReady() error {
 	if c.connected() > 0 {
 		return nil

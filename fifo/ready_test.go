@@ -3,6 +3,7 @@ package fifo_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -11,12 +12,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
 	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // A road is the way to the server, which may lead elsewhere later.
@@ -158,6 +161,40 @@ func testNotReadyBeforeALookAfterAnOutage(t *testing.T, by lease) {
 	b.exec("ALTER TABLE pgfifo.away RENAME TO jobs")
 	ready(t, w)
 	require.NoError(t, w.Ready())
+}
+
+// Of all lanes that cannot connect the log has one line a second. It says how many they are, and says it once if each
+// address is tried twice.
+func TestLanesWithoutConnectionsAreToldTogether(t *testing.T) {
+	overLeases(t, testLanesWithoutConnectionsAreToldTogether)
+}
+
+func testLanesWithoutConnectionsAreToldTogether(t *testing.T, by lease) {
+	const lanes = 8
+	b := by.on(newBed(t))
+	r := b.road()
+	w := b.worker(nop, func(w *fifo.Worker) {
+		w.Client = b.open(b.pooled(func(cfg *pgxpool.Config) {
+			cfg.ConnConfig.DialFunc = r.dial
+			cfg.ConnConfig.Fallbacks = []*pgconn.FallbackConfig{{Host: cfg.ConnConfig.Host, Port: cfg.ConnConfig.Port}}
+		}))
+		w.Concurrency = lanes
+	})
+	b.run(w)
+	ready(t, w)
+	begin := time.Now()
+	require.NoError(t, r.proxy.Close())
+	var lines []string
+	await(t, "a line in another second", func() bool {
+		lines = b.log.lines(" who=lane ")
+		return len(lines) > 1
+	})
+	require.LessOrEqual(t, len(lines), 1+int(time.Since(begin)/tuning.Wait))
+	last := lines[len(lines)-1]
+	require.Contains(t, last, fmt.Sprintf("who=lane lanes=%d error=", lanes))
+	require.Equal(t, 1, strings.Count(last, "dial error"), last)
+	r.open()
+	ready(t, w)
 }
 
 // Looks that fail do not count, whatever else the server answers. It is not asked for one connection after another.

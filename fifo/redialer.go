@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,7 +22,6 @@ type redialer struct {
 	last   *atomic.Pointer[setback]   // the error that it waited for last
 	lost   *atomic.Pointer[time.Time] // when there was no connection last; nil: nobody asks
 	failed int                        // attempts that failed in a row
-	quiet  bool                       // who has just logged the same says it for all
 }
 
 // A setback is an error of what is tried again and again.
@@ -36,13 +38,18 @@ func (r *redialer) lose() {
 	}
 }
 
-// wait sleeps a little longer each time, unless ctx ends.
-func (r *redialer) wait(ctx context.Context, err error) {
+// wait logs the error, or leaves that to many, and sleeps a little longer each time, unless ctx ends.
+func (r *redialer) wait(ctx context.Context, err error, many *spokesman) {
 	if ctx.Err() != nil {
 		return
 	}
-	if last := r.last.Load(); !r.quiet || last == nil || time.Since(last.at) > tuning.Wait {
-		r.log.Warn("pgfifo: trouble with the database; trying again", "who", r.who, "error", err)
+	err = eachLineOnce(err)
+	const trouble = "pgfifo: trouble with the database; trying again"
+	switch {
+	case many == nil:
+		r.log.Warn(trouble, "who", r.who, "error", err)
+	case many.speaks():
+		r.log.Warn(trouble, "who", r.who, "lanes", many.count(), "error", err)
 	}
 	r.last.Store(&setback{err, time.Now()})
 	_ = pause.For(ctx, r.next())
@@ -55,3 +62,52 @@ func (r *redialer) next() time.Duration {
 	wait := rest.Nth(r.failed, tuning.Rest, tuning.Grace)
 	return wait - time.Duration(rand.Int64N(int64(wait)/2+1))
 }
+
+// A spokesman has one of many lanes say once a second what is the same for all.
+type spokesman struct {
+	count func() int // how many have no connection
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+// speaks reports whether it is time to say it.
+func (s *spokesman) speaks() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Before(s.next) {
+		return false
+	}
+	s.next = now.Add(tuning.Wait)
+	return true
+}
+
+// eachLineOnce returns err, or if lines of its text come again, an error with each of them once: pgx tries an address
+// with TLS and without, and tells of both tries.
+func eachLineOnce(err error) error {
+	if err == nil {
+		return nil
+	}
+	var lines []string
+	all := strings.Split(err.Error(), "\n")
+	for _, line := range all {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == len(all) {
+		return err
+	}
+	return shortened{err, strings.Join(lines, "\n")}
+}
+
+// A shortened is an error with another text.
+type shortened struct {
+	error
+	text string
+}
+
+func (s shortened) Error() string { return s.text }
+
+func (s shortened) Unwrap() error { return s.error }

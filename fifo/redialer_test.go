@@ -1,6 +1,9 @@
 package fifo
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"testing"
 	"time"
@@ -9,6 +12,17 @@ import (
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
+
+// What pgx says of two tries in the same words is said once. What can be asked of the error stays.
+func TestEachLineOnce(t *testing.T) {
+	t.Parallel()
+	twice := fmt.Errorf("cannot:\n\t%w\n\t%w\n\tother", fs.ErrClosed, fs.ErrClosed)
+	err := eachLineOnce(twice)
+	require.EqualError(t, err, "cannot:\n\tfile already closed\n\tother")
+	require.ErrorIs(t, err, fs.ErrClosed)
+	require.Same(t, twice, errors.Unwrap(err))
+	require.Equal(t, fs.ErrClosed, eachLineOnce(fs.ErrClosed))
+}
 
 func TestRedialersDoNotKeepStep(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,10 @@ func (s *seat) unanswered() *lease.Lane {
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.holder.Close() }()
 	retry := &redialer{log: s.crew.log, who: "lane", last: &s.crew.laneSetback}
-	retry.quiet = s.holder.Lane() == nil // it has no connection of its own, so there may be thousands
+	many := &s.crew.laneTrouble
+	if s.holder.Lane() != nil { // else it has no connection of its own, so there may be thousands
+		many = nil
+	}
 	troubled := false
 	for ctx.Err() == nil {
 		if s.holder.Lane().Spoiled() {
@@ -73,7 +76,7 @@ func (s *seat) run(ctx context.Context) {
 		}
 		if s.holder.Closed() {
 			if err := s.dial(ctx); err != nil {
-				retry.wait(ctx, err)
+				retry.wait(ctx, err, &s.crew.laneTrouble)
 				continue
 			}
 		}
@@ -90,7 +93,7 @@ func (s *seat) run(ctx context.Context) {
 		case lease.Blames(err) && !troubled:
 			troubled = true // with one group, which is left alone for a while: others do not wait for it
 		default:
-			retry.wait(ctx, err)
+			retry.wait(ctx, err, many)
 		}
 	}
 }
