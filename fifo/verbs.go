@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/pgfifo/pgfifo/internal/pause"
+	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
 // RetryNow ends the delay or the backoff of a job: it runs as soon as its turn comes. That is at once if it is the head
@@ -17,6 +21,9 @@ import (
 // is changing, and ErrJobNotFound, also for a dead letter: see Redrive and DeleteDeadLetters. A batch has the first job
 // of its group locked and no other: those behind it are changed, and the batch is undone, and runs again without them
 // or with what they are then.
+//
+// A worker that looks at a job has it locked for a moment, also one that is paused or not due and does not run. These
+// verbs try again for a quarter of a second then, but not in the caller's transaction (In).
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
 		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)
@@ -78,12 +85,28 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 
 // one locks a job, passes it to read, unless that is nil, and calls change with its group, which returns the
 // transaction's id, or 0 if it could do nothing. Then it tells workers. If the job is not changed, the error says why.
+// While a claim may just be looking at the job, it tries again for a while, each time in a new transaction: so not in
+// the caller's.
 func (s Scope) one(
 	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
 ) error {
+	for n, begin := 0, time.Now(); ; n++ {
+		looked, err := s.oneNow(ctx, verb, id, read, change)
+		over := n > 0 && time.Since(begin) > tuning.Wait/4
+		if !looked || s.in != nil || over || pause.For(ctx, tuning.Rest) != nil {
+			return err
+		}
+	}
+}
+
+// oneNow is one without another try. looked says that somebody has the job locked, or had a moment ago, and does not
+// run it as far as can be seen: a worker may look at what is paused or not due, and gives it back.
+func (s Scope) oneNow(
+	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
+) (looked bool, err error) {
 	var why Status
 	locked, xid := false, int64(0)
-	err := s.together(ctx, verb+" a job of", func(s Scope) (err error) {
+	err = s.together(ctx, verb+" a job of", func(s Scope) (err error) {
 		if why, err = s.WhyJob(ctx, id); err != nil || why.State == Dead {
 			return err
 		}
@@ -99,20 +122,21 @@ func (s Scope) one(
 	})
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case xid != 0:
 		group := s.Group(why.GroupID)
 		group.announce(xid, group.hint)
-		return nil
+		return false, nil
 	case locked:
-		return fmt.Errorf("%w: cannot %s it: a transaction refers to its row by a foreign key, or a trigger keeps it",
-			ErrJobHeld, verb)
+		return false, fmt.Errorf("%w: cannot %s it: a transaction refers to its row by a foreign key, or a trigger "+
+			"keeps it", ErrJobHeld, verb)
 	case why.State == Dead:
-		return fmt.Errorf("%w: %s%s", ErrJobNotFound, why.Reason(), insteadOf[verb])
+		return false, fmt.Errorf("%w: %s%s", ErrJobNotFound, why.Reason(), insteadOf[verb])
 	case why.State == Held:
-		return fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
+		looked = why.Paused || !why.DueAt.IsZero()
+		return looked, fmt.Errorf("%w: cannot %s it: %s", ErrJobHeld, verb, why.Reason())
 	default: // who had it has let it go since
-		return fmt.Errorf("%w: cannot %s it: somebody had it locked a moment ago: try again; now %s",
+		return true, fmt.Errorf("%w: cannot %s it: somebody had it locked a moment ago: try again; now %s",
 			ErrJobHeld, verb, why.Reason())
 	}
 }
