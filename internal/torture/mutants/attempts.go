@@ -42,7 +42,7 @@ var attempts = []Mutant{
 	plant("refused-record-charges-the-head",
 		"if the server refuses to record the failure of a job behind the head, the head is charged for a moment",
 		test("internal/lease", "TestRefusedRecordChargesTheJob"),
-		in(recordFile, "	refused = err\n	_, err", "	return false, nil, err\n	_, err")),
+		in(recordFile, "	refused = err\n	if _, err", "	return false, nil, err\n	if _, err")),
 	plant("refused-only-by-commit", "a deferred trigger refuses to record a failure, and the head is charged",
 		test("internal/lease", "TestRefusedRecordChargesTheJob"),
 		in(recordFile, "constraintsSQL + \"; SET LOCAL", "\"SET LOCAL")),
