@@ -91,7 +91,7 @@ type breaking struct {
 
 func (b *breaking) Write(p []byte) (int, error) {
 	if bytes.Contains(p, b.before) && b.broken.CompareAndSwap(false, true) {
-		return 0, errors.Join(net.ErrClosed, b.Conn.Close())
+		return 0, errors.Join(net.ErrClosed, b.Close())
 	}
 	return b.Conn.Write(p)
 }
