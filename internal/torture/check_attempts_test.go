@@ -80,7 +80,10 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.exit(3, 10, 1, 3).bury(1, 10, lives)
 			b.dead[len(b.dead)-1].do = doKill
 		}},
-		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison() }},
+		"an innocent dies beside a job that kills, and again": {"I6", func(b *book) { b.besidePoison(1) }},
+		"an innocent dies beside a job that kills, of a session's group, and again": {
+			"", func(b *book) { b.besidePoison(7) },
+		},
 		"the same, and the first time that job was behind the head of a batch": {"", func(b *book) {
 			b.behindPoison()
 		}},

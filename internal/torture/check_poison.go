@@ -54,8 +54,8 @@ func (c *checker) checkPatience(deaths []*turn) {
 			hit[b.job]++
 			c.count("innocents that were charged beside a job that kills", 1)
 			most := once
-			if mayKeep(b.queue) {
-				most++ // it begins beside others until it was lost twice
+			if mayKeep(b.queue) || mayKeep(t.queue) {
+				most++ // one of them begins beside others until it was lost twice
 			}
 			if hit[b.job] > most {
 				c.broken("I6", t.died, b.group, []int64{t.job, b.job},

@@ -159,13 +159,15 @@ func (b *book) undoneBeside(other int32) {
 }
 
 // poison has a job that kills so many processes, and is a dead letter then.
-func (b *book) poison(deaths int) {
+func (b *book) poison(deaths int) { b.poisonIn(1, deaths) }
+
+func (b *book) poisonIn(group int32, deaths int) {
 	b.procs = append(b.procs, "w5", "w6", "w7")
-	b.send(10, 10, 1, resOK)
+	b.send(10, 10, group, resOK)
 	for i := range deaths {
-		b.exit(int32(2+i), 10, 1, int32(min(i+1, lives))).later(poisonWait.Milliseconds())
+		b.exit(int32(2+i), 10, group, int32(min(i+1, lives))).later(poisonWait.Milliseconds())
 	}
-	b.bury(1, 10, lives)
+	b.bury(group, 10, lives)
 	b.dead[len(b.dead)-1].do = doKill
 }
 
@@ -192,9 +194,9 @@ func (b *book) poisonSoon(which int, wait int64) {
 	}
 }
 
-// besidePoison has an innocent in each of the processes that a job kills, from the second on.
-func (b *book) besidePoison() {
-	b.send(11, 11, 2, resOK).poison(3)
+// besidePoison has an innocent in each of the processes that a job of that group kills, from the second on.
+func (b *book) besidePoison(group int32) {
+	b.send(11, 11, 2, resOK).poisonIn(group, 3)
 	n := int32(0)
 	for _, e := range slices.Clone(b.events) {
 		if e.kind == evStart && e.job == 10 {
