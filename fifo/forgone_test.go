@@ -36,6 +36,10 @@ func TestForgoneWrites(t *testing.T) {
 			defer func() { _ = tx.Rollback(ctx) }()
 			return errors.Join(exec(ctx, tx, insert), tx.Commit(ctx))
 		}), false},
+		"bun, with rows": {withTx(func(ctx context.Context, _ *fifo.Job, tx bun.Tx) error {
+			defer func() { _ = tx.Rollback() }()
+			return tx.NewRaw(insert+" RETURNING 1").Scan(ctx, new(int))
+		}), true},
 		"nothing written": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()
 			return exec(ctx, tx, "INSERT INTO effects SELECT 1 WHERE false")

@@ -22,8 +22,8 @@ import (
 // of its group locked and no other: those behind it are changed, and the batch is undone, and runs again without them
 // or with what they are then.
 //
-// A worker that looks at a job has it locked for a moment, also one that is paused or not due and does not run. These
-// verbs try again for a quarter of a second then, but not in the caller's transaction (In).
+// A worker that looks at a paused or delayed job has it locked for a moment. Then these verbs try again, for a quarter
+// of a second, also if the job runs on under a pause; with In they do not.
 func (s Scope) RetryNow(ctx context.Context, id int64) error {
 	return s.one(ctx, "retry", id, nil, func(g Scope) (int64, error) {
 		return g.alter(ctx, "retry a job of", statement("retry_now"), g.queue, g.group, id)

@@ -217,7 +217,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 		return nil
 	}
 	if Refused(err) && !errors.Is(err, ErrNotHeld) {
-		b.leave(ctx, head, left(calls))
+		b.leave(ctx, head, chargeOf(calls))
 	}
 	return fmt.Errorf("lease: record: %w", err)
 }
@@ -234,13 +234,13 @@ func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 }
 
 // leave lets a group go of which the server has refused a call.
-func (b *Borrower) leave(ctx context.Context, head *Held, left []Call) {
-	if len(left) > 0 && left[0].isOf(head) {
+func (b *Borrower) leave(ctx context.Context, head *Held, charge []Call) {
+	if len(charge) > 0 && charge[0].isOf(head) {
 		b.returnLane()
 		_ = b.release([]*Held{head}, deadNumber())
 		return
 	}
-	_ = b.record(ctx, head, left)
+	_ = b.record(ctx, head, charge)
 }
 
 // deadNumber returns one that no session has had.

@@ -25,26 +25,32 @@ func (l *Lane) cover(ctx context.Context, err error) {
 // had locked is locked again, and that is committed. A death before the claim is looked for, and its attempt is marked:
 // whoever claims the job next counts it.
 //
-// A group that somebody holds by now is left to him. A connection of the Control pool is waited for for a second: what
-// the lane has settled is not told before.
+// A group that somebody holds by now is left to him. If no connection of the Control pool is free within a second, so
+// are all that are left: what the lane has settled is told only after this.
 func (l *Lane) coverAll(ctx context.Context) {
 	if l.control == nil {
 		return
 	}
-	waits, cancel := context.WithTimeout(ctx, tuning.Wait)
-	defer cancel()
-	ctx, end := context.WithTimeout(ctx, l.bounds.Silence)
-	defer end()
 	for i := range l.claims.locked {
-		cover := func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, &l.claims.locked[i]) }
-		err := l.transaction(ctx, waits, cover)
-		if err != nil && !Refused(err) { // the pool's session had ended: another one
-			err = l.transaction(ctx, waits, cover)
-		}
-		if err != nil && !Refused(err) {
+		if !l.coverSoon(ctx, &l.claims.locked[i]) {
 			return
 		}
 	}
+}
+
+// coverSoon covers a group, and reports whether there was a connection to do so.
+func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
+	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
+	defer cancel()
+	waits, end := context.WithTimeout(ctx, tuning.Wait)
+	defer end()
+	for range 2 { // the pool's session may have ended: another one
+		err := l.transaction(ctx, waits, func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) })
+		if err == nil || Refused(err) {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock) error {

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -250,31 +251,35 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint.
-func (l *Loan) passes(ctx context.Context, sql string) {
+// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint, or have written rows.
+func (l *Loan) passes(ctx context.Context, sql string, rows int64) {
 	word, rest := firstWord(sql)
-	verb := strings.ToUpper(word)
-	switch verb {
+	switch verb := strings.ToUpper(word); verb {
 	case "SAVEPOINT", "RELEASE", "ROLLBACK":
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.pass(ctx, verb, savepointName(rest))
+	default:
+		if rows > 0 && writes(sql) {
+			l.wrote()
+		}
 	}
 }
 
-// wrote notes that a statement of the handler's has written so many rows, if it is one that writes.
-func (l *Loan) wrote(sql string, rows int64) {
+// writes reports whether a statement writes the rows that it tells of, as far as its first word says.
+func writes(sql string) bool {
 	word, _ := firstWord(sql)
-	switch strings.ToUpper(word) {
-	case "INSERT", "UPDATE", "DELETE", "MERGE":
-		l.mu.Lock()
-		l.written = l.written || rows > 0
-		l.mu.Unlock()
-	}
+	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, strings.ToUpper(word))
+}
+
+func (l *Loan) wrote() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written = true
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It sees what Exec has inserted, updated and deleted.
+// written, although no statement had failed. It sees what pgx's Exec has written, and what database/sql has.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -133,10 +133,8 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 	defer c.loan.leave()
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	if err == nil {
-		c.loan.passes(ctx, query)
-		if rows, err := result.RowsAffected(); err == nil {
-			c.loan.wrote(query, rows)
-		}
+		rows, _ := result.RowsAffected()
+		c.loan.passes(ctx, query, rows)
 	}
 	return result, err
 }
@@ -151,7 +149,7 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, err
 	}
 	c.loan.opened(1)
-	return laneRows{rows.(*stdlib.Rows), c}, nil
+	return laneRows{rows.(*stdlib.Rows), c, writes(query)}, nil
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -183,7 +181,8 @@ func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 
 type laneRows struct {
 	*stdlib.Rows
-	conn laneConn
+	conn   laneConn
+	writes bool // each has been written
 }
 
 func (r laneRows) Next(dest []driver.Value) error {
@@ -191,7 +190,11 @@ func (r laneRows) Next(dest []driver.Value) error {
 		return err
 	}
 	defer r.conn.loan.leave()
-	return r.Rows.Next(dest)
+	err := r.Rows.Next(dest)
+	if err == nil && r.writes {
+		r.conn.loan.wrote()
+	}
+	return err
 }
 
 // Close is called once.

@@ -48,7 +48,7 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // Record settles a held head on the Control pool, when the transaction that claimed it is lost while its worker lives:
 // it was ended by the handler, or its commit was refused. Nil for calls gives the job back. In both cases the lost
 // transaction is no evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id
-// and attempts. Calls for a job behind the head are for that alone.
+// and attempts. All calls are for one job: the head, or one behind it.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
 // it was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
@@ -61,20 +61,22 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
 	defer cancel()
 	lost := []uint32{uint32(head.Seen.XID)}
-	own, refused, err := r.recordOnce(ctx, head, lost, calls)
-	if err != nil && !errors.Is(err, ErrNotHeld) && ctx.Err() == nil {
-		if own != 0 {
-			lost = append(lost, own)
+	var own uint32
+	var first, refused, err error
+	for range 3 { // the pool's session may end, and the server refuse
+		own, refused, err = r.recordOnce(ctx, head, lost, calls)
+		if err == nil || errors.Is(err, ErrNotHeld) || ctx.Err() != nil {
+			break
 		}
-		var first error // else the pool's session had ended: another one
-		if Refused(err) {
-			first, calls = err, left(calls)
+		if own == 0 {
+			continue
 		}
-		_, refused, err = r.recordOnce(ctx, head, lost, calls)
-		refused = cmp.Or(first, refused)
+		lost = append(lost, own)
+		if Refused(err) { // until the attempt is left, the rollback charges the head
+			first, calls = cmp.Or(first, err), chargeOf(calls)
+		}
 	}
-	err = cmp.Or(refused, err)
-	if err != nil {
+	if err = cmp.Or(first, refused, err); err != nil {
 		return fmt.Errorf("lease: record: %w", err)
 	}
 	return nil
@@ -108,14 +110,15 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 		if own, err = r.relock(ctx, pg, head, lost, len(calls) > 0, time.Now().Add(tuning.Wait)); own == 0 {
 			return err // if it is nil, nothing is committed, which is no evidence then
 		}
-		switch held = true; {
+		held = true
+		switch {
 		case len(calls) == 0:
 		case calls[0].isOf(head):
 			held, err = r.recordCalls(ctx, pg, calls)
 		default:
 			held, refused, err = r.recordBehind(ctx, pg, calls)
 		}
-		if err == nil && held && !slices.ContainsFunc(calls, func(c Call) bool { return c.charges(head) }) {
+		if err == nil && held && (len(calls) == 0 || !calls[0].charges(head)) {
 			_, err = r.record(ctx, pg, r.stmts[stmtUnmark].SQL, unmarkArgs([]*Held{head}))
 		}
 		return err
@@ -126,8 +129,8 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 	return own, refused, err
 }
 
-// left returns what leaves an attempt that calls count to whoever claims its job next, or nothing.
-func left(calls []Call) []Call {
+// chargeOf returns what leaves an attempt that calls count to whoever claims its job next, or nothing.
+func chargeOf(calls []Call) []Call {
 	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Counts }); i >= 0 {
 		return []Call{{Statement: stmtCharge, Args: calls[i].Args[:4]}}
 	}
@@ -143,34 +146,27 @@ func (c *Call) charges(head *Held) bool { return c.Statement == stmtCharge && c.
 // recordBehind makes the calls for a job behind the head. If the server refuses one, all of them are undone, and the
 // job is charged, while the group is locked still: the rollback of the transaction would charge the head. A savepoint
 // around calls for the head itself would make a MultiXact of its xmax, which is no evidence if the worker dies then.
-//
-// The job is not locked, so somebody may keep it open. So the server ends a call when half of the time that is left is
-// over: what follows needs time, too. Deferred constraints are checked here, so that COMMIT does not refuse.
 func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, refused, err error) {
-	deadline, _ := ctx.Deadline()
 	if _, err := pg.Exec(ctx, saveCallsSQL).ReadAll(); err != nil {
 		return false, nil, err
 	}
-	_, err = r.record(ctx, pg, r.stmts[stmtBoundBy].SQL, boundBy(time.Until(deadline)/2).Args)
-	if err == nil {
-		found, err = r.recordCalls(ctx, pg, calls)
-	}
-	if err == nil && found {
-		_, err = pg.Exec(ctx, keepCallsSQL).ReadAll()
-	}
-	if err == nil || !Refused(err) {
+	if found, err = r.recordCalls(ctx, pg, calls); err == nil || !Refused(err) {
 		return found, nil, err
 	}
 	refused = err
-	if _, err = pg.Exec(ctx, undoCallsSQL).ReadAll(); err == nil { // and the bound
-		_, err = r.recordCalls(ctx, pg, left(calls))
+	if _, err = pg.Exec(ctx, undoCallsSQL).ReadAll(); err == nil {
+		_, err = r.recordCalls(ctx, pg, chargeOf(calls))
 	}
 	return true, refused, err
 }
 
-// recordCalls makes the calls, and reports whether each has found its job.
+// recordCalls makes the calls, and reports whether each has found its job. Somebody may keep that open: of a job behind
+// the head always, of the head since its claim was lost. So the server ends a call when half of the time that is left
+// is over: what follows a refusal needs time, too. Deferred constraints are checked here, so that COMMIT does not
+// refuse.
 func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
-	found = true
+	deadline, _ := ctx.Deadline()
+	found, err = r.record(ctx, pg, r.stmts[stmtBoundBy].SQL, boundBy(time.Until(deadline)/2).Args)
 	for i := 0; err == nil && found && i < len(calls); i++ {
 		found, err = r.record(ctx, pg, r.stmts[calls[i].Statement].SQL, calls[i].Args)
 		if unchanged := false; err == nil && !found {
@@ -178,6 +174,9 @@ func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []C
 				err = errUnchanged
 			}
 		}
+	}
+	if err == nil {
+		_, err = pg.Exec(ctx, keepCallsSQL).ReadAll()
 	}
 	return found, err
 }

@@ -160,6 +160,26 @@ func TestLateRecordLeavesEvidence(t *testing.T) {
 	})
 }
 
+// Somebody has the head locked by now: he is not waited for as long as the time lasts, and the attempt is counted.
+func TestRecordOfALockedHead(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	l := s.dial(s.dialer(Bounds{Silence: 2 * time.Second}))
+	h := s.claim(l, "a")
+	calls := retryIn(h, 0)
+	calls[0].Counts = true
+	pid := l.stream.pid
+	l.kill()
+	s.Until(func() bool {
+		return pgtest.One[int](s.DB, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+	})
+	other := s.Session()
+	other.Do("BEGIN; SELECT FROM pgfifo.jobs FOR UPDATE")
+	require.True(t, Refused(l.Record(t.Context(), &h.Held, calls...)))
+	other.Do("COMMIT")
+	require.True(t, s.lost("a"))
+}
+
 // If the server refuses to record the failure of a job behind the head, that job is charged, and not the head, however
 // soon another worker claims the group, and also if only COMMIT refuses.
 func TestRefusedRecordChargesTheJob(t *testing.T) {

@@ -66,7 +66,7 @@ type savepoints struct {
 
 	written bool // rows were written that are there yet, as far as is seen
 	forgone bool // all of them were rolled back last
-	failed  bool // a statement has failed, so that was meant
+	failed  bool // a statement has failed: a rollback is meant then
 }
 
 // A savepoint is that of a transaction of the handler's, or one that the handler made by hand, or bun for what is begun

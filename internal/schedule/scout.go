@@ -29,6 +29,7 @@ type Scout struct {
 	duties []duty // in their order
 	looked atomic.Pointer[time.Time]
 	hurry  bell
+	anew   bool // nothing was asked on this connection yet
 }
 
 // minGap is the least time between walks while they bring news: a walk costs more than a notice.
@@ -70,6 +71,7 @@ func (s *Scout) nextCall() time.Duration { return max(s.Poll, tuning.Wait) - tim
 // Run scouts on conn until ctx ends or the connection fails.
 func (s *Scout) Run(ctx context.Context, conn *pgx.Conn) error {
 	s.setLook(look{})
+	s.anew = true
 	for {
 		wait, err := s.step(ctx, conn)
 		if err != nil {
@@ -130,7 +132,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 		view, looked = s.view(), looked || d.finds
 		view.Worked = view.Worked || worked
 	}
-	if !looked && s.nextCall() <= 0 {
+	if !looked && (s.anew || s.nextCall() <= 0) {
 		if err := conn.Ping(ctx); err != nil {
 			return 0, fmt.Errorf("schedule: look whether the server is there: %w", err)
 		}
@@ -139,6 +141,7 @@ func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error)
 	if looked {
 		now := time.Now()
 		s.looked.Store(&now)
+		s.anew = false
 	}
 	wait := min(max(s.nextCall(), 0), tuning.Wait)
 	for _, d := range s.duties {

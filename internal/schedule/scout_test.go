@@ -286,6 +286,17 @@ func TestScoutWithAFullLineAsks(t *testing.T) {
 	}
 }
 
+// So it does at once on a new connection, however seldom it looks.
+func TestScoutAsksOnANewConnection(t *testing.T) {
+	s := newStage(t)
+	_, scout := s.scout(2 * pgtest.Patient)
+	scout.duties = nil // none is due
+	before := time.Now()
+	scout.looked.Store(&before)
+	s.run(scout)
+	s.Until(func() bool { return scout.Looked().After(before) })
+}
+
 // A look that fails is none, so a worker whose looks the server refuses is not ready.
 func TestFailedLookIsNone(t *testing.T) {
 	s := newStage(t)

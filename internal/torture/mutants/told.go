@@ -14,7 +14,7 @@ var told = []Mutant{
 		in("fifo/ready.go", "	if c.connected() > 0 {\n", "	if c.connected() >= 0 {\n")),
 	plant("full-line-unready", "a worker that has more to do than it can keep in mind is not ready",
 		test("internal/schedule", "TestScoutWithAFullLineAsks"),
-		in(scoutFile, "	if !looked && s.nextCall() <= 0 {\n", "	if !looked && conn == nil {\n")),
+		in(scoutFile, "	if !looked && (s.anew || s.nextCall() <= 0) {\n", "	if !looked && conn == nil {\n")),
 	plant("unhandled-queue-told-again", "each sweep logs the same queue without a handler again",
 		test("fifo", "TestUnhandledQueueIsTold"),
 		in("fifo/unhandled.go", "	o.told[f.Queue] = true\n", "	o.told[f.Queue] = false\n")),
