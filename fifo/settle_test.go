@@ -123,7 +123,8 @@ func TestRecordOnABrokenConnection(t *testing.T) {
 	for ended, outcomes := range map[int32][]fifo.Outcome{
 		0: {fifo.Retried, fifo.Succeeded},
 		1: {fifo.Retried, fifo.Succeeded},
-		2: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
+		2: {fifo.Retried, fifo.Succeeded},
+		3: {fifo.Unknown, fifo.Retried, fifo.Succeeded},
 	} {
 		t.Run(fmt.Sprint(ended), func(t *testing.T) {
 			b := newEffects(t)
