@@ -55,7 +55,7 @@ func (s *outage) suffer(ctx context.Context, b *bench, say string) error {
 	full, all := 0.0, 0.0
 	err := b.employ(ctx, worker, new(fifo.Config), func(ctx context.Context) error {
 		err := pause.For(ctx, s.down)
-		for err == nil && say == "error" && worker.Stats().Buried == 0 { // a busy machine is not that far in a quick run
+		for err == nil && say == "error" && worker.Stats().Buried == 0 { // the machine is busy, and the run quick
 			err = pause.For(ctx, 10*time.Millisecond)
 		}
 		up.Store(true)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -192,13 +193,21 @@ func TestRefusedRecordChargesTheJob(t *testing.T) {
 		s.Enqueue(2, "a")
 		s.Exec("CREATE FUNCTION pgfifo_test_refuse() RETURNS trigger LANGUAGE plpgsql AS " +
 			"'BEGIN RAISE check_violation; END'")
-		lost := s.lane()
+		var taken atomic.Int32
+		lost := s.controlled(func(cfg *pgxpool.Config) {
+			cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+				taken.Add(1)
+				return true, nil
+			}
+		})
 		h := s.step(lost, nil, &Request{Key: group("a"), Jobs: 2})
 		lost.kill()
 		s.Exec(refuses)
 		calls := retryIn(&Hold{Held: h.Rest[0]}, 0)
 		calls[0].Counts = true
+		taken.Store(0)
 		require.True(t, Refused(lost.Record(t.Context(), &h.Held, calls...)))
+		require.EqualValues(t, 1, taken.Load(), "nobody can claim between two transactions")
 		next := s.lane()
 		head := s.step(next, nil, &Request{Key: group("a"), Jobs: 2})
 		require.Empty(t, s.found(next))
