@@ -40,12 +40,12 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
 		frozen := make(chan struct{})
-		d := s.dialer(Bounds{
-			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
-		})
-		d.Control = s.control(func(conn net.Conn) net.Conn {
+		d := s.controller(through(func(conn net.Conn) net.Conn {
 			return &freezing{conn, []byte(before), frozen, t.Context().Done()}
-		})
+		}))
+		d.Bounds = Bounds{
+			Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 3500 * time.Millisecond,
+		}
 		l := s.dial(d)
 		h := s.claim(l, "a")
 		calls := retryIn(h, 0)
@@ -69,18 +69,14 @@ func TestFrozenRecordLetsGo(t *testing.T) {
 // ending is what ends a transaction of the Control pool, as it is sent.
 const ending = commitSQL + "\x00"
 
-// control returns a pool with connections of that kind.
-func (s *stage) control(of func(net.Conn) net.Conn) *pgxpool.Pool {
-	s.Helper()
-	cfg := s.Pool.Config()
-	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-		return of(conn), err
+// through has a pool's connections be of that kind.
+func through(of func(net.Conn) net.Conn) func(*pgxpool.Config) {
+	return func(cfg *pgxpool.Config) {
+		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return of(conn), err
+		}
 	}
-	pool, err := pgxpool.NewWithConfig(s.Context(), cfg)
-	require.NoError(s, err)
-	s.Cleanup(pool.Close)
-	return pool
 }
 
 // breaking is a connection that breaks before a statement, if none has before.
@@ -102,9 +98,8 @@ func TestRecordInAnotherSession(t *testing.T) {
 	pgtest.OverEach(t, []string{"a group at a time", "several of a group"}, func(t *testing.T, lease string) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
-		d, broken := s.dialer(Bounds{}), new(atomic.Bool)
-		d.Control = s.control(func(conn net.Conn) net.Conn { return &breaking{conn, []byte(ending), broken} })
-		l := s.dial(d)
+		broken := new(atomic.Bool)
+		l := s.controlled(through(func(conn net.Conn) net.Conn { return &breaking{conn, []byte(ending), broken} }))
 		var h *Hold
 		if lease == "several of a group" {
 			s.groupLimit(2, "a")
