@@ -260,15 +260,14 @@ func (l *Loan) passes(ctx context.Context, sql string, rows int64) {
 		defer l.mu.Unlock()
 		l.pass(ctx, verb, savepointName(rest))
 	default:
-		if rows > 0 && writes(sql) {
+		if rows > 0 && writes(word) {
 			l.wrote()
 		}
 	}
 }
 
-// writes reports whether a statement writes the rows that it tells of, as far as its first word says.
-func writes(sql string) bool {
-	word, _ := firstWord(sql)
+// writes reports whether a statement with that first word writes the rows that it tells of.
+func writes(word string) bool {
 	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, strings.ToUpper(word))
 }
 

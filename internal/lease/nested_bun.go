@@ -149,7 +149,8 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, err
 	}
 	c.loan.opened(1)
-	return laneRows{rows.(*stdlib.Rows), c, writes(query)}, nil
+	word, _ := firstWord(query)
+	return laneRows{rows.(*stdlib.Rows), c, writes(word)}, nil
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
