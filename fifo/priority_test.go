@@ -35,24 +35,36 @@ func (b *bed) backlog(n int) {
 // A message with a priority starts before almost all of 40,000 groups that were there before it, and whose names come
 // before its own; also if nobody tells the worker of it. Without a priority it is the last one.
 func TestPriorityBehindABacklog(t *testing.T) {
-	const many, soon = 40_000, 10_000 // more than a queue has in line
+	const many, free, soon = 40_000, 500, 10_000 // soon: more than a queue has in line
 	pgtest.OverAll(t, map[string]bool{"told": false, "found": true}, func(t *testing.T, poll bool) {
 		b := newBed(t, func(c *fifo.Config) { c.PollOnly = poll })
 		b.backlog(many)
 		var started, first atomic.Int64
-		r := b.run(b.worker(func(_ context.Context, job *fifo.Job) error {
+		next := make(chan struct{}) // a job that may go on: a quick worker is done before a slow server finds anything
+		r := b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
 			n := started.Add(1)
 			if job.GroupID == "z" {
 				require.Equal(t, 1, job.Priority)
-				first.CompareAndSwap(0, n)
+				first.Store(n)
+			} else if n > free {
+				select {
+				case <-next:
+				case <-ctx.Done():
+				}
 			}
 			return nil
 		}, rarePolls))
-		await(t, "the worker to be at work", func() bool { return started.Load() > 500 })
+		await(t, "the worker to be at work", func() bool { return started.Load() > free })
 		before := started.Load()
 		b.sendAll(fifo.Message{Queue: "q", GroupID: "z", Priority: 1})
-		await(t, "its start", func() bool { return first.Load() > 0 })
-		t.Logf("behind %d jobs of %d", first.Load()-before, many)
+		await(t, "its start", func() bool {
+			select {
+			case next <- struct{}{}:
+			default:
+			}
+			return first.Load() > 0
+		})
+		close(next)
 		require.Less(t, first.Load()-before, int64(soon))
 		require.NoError(t, r.stop())
 	})
