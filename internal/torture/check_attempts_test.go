@@ -94,10 +94,16 @@ func TestBrokenAttemptHistories(t *testing.T) {
 			b.beside(1, 19)
 		}},
 		"a batch is undone by another group's job, and its worker is killed before it says so": {"", func(b *book) {
-			b.undoneBeside(19)
+			b.undoneBeside(9, 19)
+		}},
+		"a batch is undone by its last job, and its worker is killed before it says so": {"", func(b *book) {
+			b.undoneBeside(3, 3)
 		}},
 		"a job is not charged, and another queue's left a statement under way before its worker was killed": {
-			"I6", func(b *book) { b.undoneBeside(1) },
+			"I6", func(b *book) { b.undoneBeside(9, 1) },
+		},
+		"a job is not charged, and another group's left a statement under way before its worker was killed": {
+			"I6", func(b *book) { b.undoneBeside(3, 23) },
 		},
 		"an operator's rollback is charged": {"I6", func(b *book) {
 			b.send(10, 10, 1, resOK).mark(faultOperator, "", 0).done(0, 10, 1, 2)

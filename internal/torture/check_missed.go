@@ -135,14 +135,15 @@ func (c *checker) untold(lost, next *turn) bool {
 	return next.start < died && died < next.start+tellsWithin
 }
 
-// undone reports whether another handler of the same batch of groups may have undone what this one did, and the worker
-// died soon after. A worker gives such a batch back group by group, and says so only at the end.
+// undone reports whether another handler of the same batch may have undone what this one did, and the worker died soon
+// after. A worker gives such a batch back group by group, and says so only at the end.
 func (c *checker) undone(t *turn) bool {
-	if !acrossGroups(t.queue) || t.word != "ok" || t.died > t.end+tellsWithin {
+	if t.word != "ok" || t.died > t.end+tellsWithin {
 		return false
 	}
 	return slices.ContainsFunc(c.turns, func(by *turn) bool {
-		return (by.do == doInFlight || by.do == doSwallow) && by.proc == t.proc && by.queue == t.queue &&
+		together := acrossGroups(t.queue) && by.queue == t.queue || ofGroup(t.queue) && by.group == t.group
+		return together && (by.do == doInFlight || by.do == doSwallow) && by.proc == t.proc &&
 			by.outcome == "" && t.start-tellsWithin < by.end && by.end < t.died
 	})
 }

@@ -148,10 +148,9 @@ func (b *book) beside(group, other int32) {
 	b.done(0, 10, group, 2).done(0, 11, other, 2)
 }
 
-// undoneBeside has a job's handler return nil, and then one of another group leave a statement under way, which undoes
-// a batch of both, and the worker killed before it says so. The first job's attempt is not counted.
-func (b *book) undoneBeside(other int32) {
-	const group = 9 // of queueWide
+// undoneBeside has a job's handler return nil, and then that of a job of the other group leave a statement under way,
+// which undoes a batch of both, and the worker killed before it says so. The first job's attempt is not counted.
+func (b *book) undoneBeside(group, other int32) {
 	b.warm().send(10, 10, group, resOK).send(11, 11, other, resOK).run(2, 10, group, 1, "error", "retried")
 	b.starts(2, 10, group, 2).event(2, evEnd, group, 10, 2, 0, "ok")
 	b.event(2, evStart, other, 11, 1, 11, doInFlight).event(2, evEnd, other, 11, 1, 0, "error")
