@@ -75,6 +75,17 @@ func TestForgoneWrites(t *testing.T) {
 			}
 			return errors.Join(exec(ctx, tx, "SELECT 1"), tx.Commit(ctx))
 		}), false},
+		"committed, and then only read": {withPgx(func(ctx context.Context, job *fifo.Job, tx pgx.Tx) error {
+			if err := errors.Join(exec(ctx, tx, insert), tx.Commit(ctx)); err != nil {
+				return err
+			}
+			tx, err := job.PgxTx(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback(ctx) }()
+			return exec(ctx, tx, "SELECT 1")
+		}), false},
 		"a part of it": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			inner, err := tx.Begin(ctx)
 			if err != nil {

@@ -112,6 +112,9 @@ func (s *savepoints) close(n *nest, undo, failed bool) (release bool, err error)
 	case !gone && !n.merged && top > 0 && s.stack[top].nest == n: // or savepoints would pile up
 		s.stack, release = s.stack[:top], true
 	}
+	if !undo && s.nested == 0 { // what is committed stays
+		s.written = false
+	}
 	return release, nil
 }
 
