@@ -99,6 +99,26 @@ func TestRefusedFailureOfAGroupWithALimit(t *testing.T) {
 	await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
 }
 
+// Nor does a job run more often than it may if the server has no room to record a failure, nor to leave it to the next
+// claim.
+func TestRefusedFailureWithoutRoom(t *testing.T) {
+	b := newBed(t)
+	b.exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL)")
+	b.exec(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+	var calls atomic.Int64
+	w := b.worker(func(context.Context, *fifo.Job) error {
+		calls.Add(1)
+		return errOnPurpose
+	}, oneLane, func(w *fifo.Worker) { w.MaxAttempts = 2 })
+	b.run(w)
+	b.send("bad", nil)
+	await(t, "trouble", func() bool { return w.Stats().Troubles >= 5 })
+	require.LessOrEqual(t, calls.Load(), int64(2))
+	b.exec("DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse")
+	await(t, "the dead letter", func() bool { return len(b.deadLetters()) == 1 })
+}
+
 func testTroubleOf(t *testing.T, b *bed, before, after string) {
 	var calls atomic.Int64
 	w := b.worker(func(_ context.Context, job *fifo.Job) error {
@@ -253,14 +273,16 @@ func (b *bed) refuseNext(h *blocking) {
 	})
 	h.release <- struct{}{}
 	require.NoError(t, receive(t, locked, "the lock"))
-	claims := func() bool {
-		return query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
+	seen, waiting := 0, false
+	await(t, "two claims to be refused", func() bool { // the first one may be put back, of which the log tells nothing
+		waited := waiting
+		waiting = query[bool](b, `SELECT EXISTS (SELECT FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '-- Claims the head%')`)
-	}
-	for range 2 { // the first one may have been put back by then
-		await(t, "the claim", claims)
-		await(t, "its refusal", func() bool { return !claims() })
-	}
+		if waited && !waiting {
+			seen++
+		}
+		return seen == 2 || len(b.log.lines("who=lane")) >= 2
+	})
 	require.NoError(t, second(lock.Exec(t.Context(), "ROLLBACK")))
 }
 

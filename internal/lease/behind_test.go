@@ -268,24 +268,31 @@ func (s *stage) left(id string) []int64 {
 	return pgtest.Column[int64](s.DB, "SELECT id FROM pgfifo.jobs WHERE group_id = $1 ORDER BY id", id)
 }
 
-// A look that takes long keeps nothing that was claimed behind the batch: a pause may come meanwhile.
+// A look that takes long keeps nothing that was claimed behind the batch: a pause may come meanwhile. It hides no death
+// either, though it has the only connection of the Control pool.
 func TestNoClaimWaitsForALook(t *testing.T) {
-	s := newStage(t)
-	s.Enqueue(3, "a")
-	s.Enqueue(1, "b")
-	looking, free := make(chan struct{}, 100), make(chan struct{})
-	l := s.controlled(func(cfg *pgxpool.Config) {
-		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
-			looking <- struct{}{}
-			<-free
-			return true, nil
+	pgtest.OverAll(t, map[string]bool{"died": true, "lives": false}, func(t *testing.T, died bool) {
+		s := newStage(t)
+		s.Enqueue(3, "a")
+		s.Enqueue(1, "b")
+		if died {
+			s.dies("b")
 		}
+		looking, free := make(chan struct{}, 100), make(chan struct{})
+		l := s.controlled(func(cfg *pgxpool.Config) {
+			cfg.MaxConns = 1
+			cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+				looking <- struct{}{}
+				<-free
+				return true, nil
+			}
+		})
+		late := time.AfterFunc(pgtest.Patient, func() { close(free) })
+		s.strays(l, request("b"), func() { <-looking })
+		require.True(t, late.Stop(), "the claim has waited for the look")
+		close(free)
+		require.Equal(t, died, s.lost("b"))
 	})
-	late := time.AfterFunc(pgtest.Patient, func() { close(free) })
-	s.strays(l, request("b"), func() { <-looking })
-	require.True(t, late.Stop(), "the claim has waited for the look")
-	close(free)
-	require.False(t, s.lost("b"), "nobody has died")
 }
 
 // Sessions that act in another role than the one that has logged in are seen, and can be cancelled, all the same.

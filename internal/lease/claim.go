@@ -20,7 +20,7 @@ type claims struct {
 	missed Miss  // why the last one holds nothing, if it does
 	claim  claim // of one group; used again by the next one
 	locked []groupLock
-	own    uint32 // its transaction, if it has told of a head, or 0
+	own    uint32 // its transaction, if it has locked any
 }
 
 // A groupLock is a group that the last claim has locked: see Lane.cover.
@@ -40,7 +40,6 @@ func (g groupLock) hidesNone() bool { return g.head != 0 && (g.marked || g.job =
 // tell enters what the claim has told of a head.
 func (c *claims) tell(of *groupLock, h *Held) {
 	of.head, of.attempts, of.job, of.marked = h.ID, h.Attempts, h.jobXID, h.marked
-	c.own = uint32(h.Seen.XID)
 }
 
 // send adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or nil.
@@ -95,7 +94,9 @@ func (c *claim) readLock(r *rowReader) {
 		r.uint32() // the group's number
 		c.of.missed = NoHead
 	}
-	if xid, ok := r.optional(); ok {
+	xid, ok := r.optional()
+	c.of.own = r.uint32()
+	if ok {
 		c.of.locked = append(c.of.locked, groupLock{Key: c.next.Key, before: xid})
 	}
 }
@@ -154,7 +155,9 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 	at := make([]int, len(asked)) // the lock of each: the first is number 1
 	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
 		c.missed = NoHead
-		if xid, ok := r.optional(); ok {
+		xid, ok := r.optional()
+		c.own = r.uint32()
+		if ok {
 			c.locked = append(c.locked, groupLock{Key: asked[n].Key, before: xid})
 			at[n] = len(c.locked)
 		}

@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -25,8 +24,9 @@ func (l *Lane) cover(ctx context.Context, err error) {
 // had locked is locked again, and that is committed. A death before the claim is looked for, and its attempt is marked:
 // whoever claims the job next counts it.
 //
-// A group that somebody holds by now is left to him. If no connection of the Control pool is free within a second, so
-// are all that are left: what the lane has settled is told only after this.
+// A group that somebody holds by now, or has died with, is left to him. The lane's own session does it, or one of the
+// Control pool if that cannot: it may be gone, or as a handler has left it. If none is free within a second, all that
+// are left stay as they are: what the lane has settled is told only after this.
 func (l *Lane) coverAll(ctx context.Context) {
 	if l.control == nil {
 		return
@@ -42,10 +42,17 @@ func (l *Lane) coverAll(ctx context.Context) {
 func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
 	defer cancel()
+	cover := func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) }
+	if !l.Closed() {
+		if commits(ctx, l.pg(), cover) == nil {
+			return true
+		}
+		_ = l.conn.Close()
+	}
 	waits, end := context.WithTimeout(ctx, tuning.Wait)
 	defer end()
 	for range 2 { // the pool's session may have ended: another one
-		err := l.transaction(ctx, waits, func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) })
+		err := l.transaction(ctx, waits, cover)
 		if err == nil || Refused(err) {
 			return true
 		}
@@ -57,12 +64,7 @@ func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock) 
 	head := Held{
 		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,
 	}
-	var lost []uint32 // not known: whoever has the group is not waited for
-	until := time.Time{}
-	if l.claims.own != 0 {
-		lost, until = []uint32{l.claims.own}, time.Now().Add(tuning.Wait)
-	}
-	own, err := l.relock(ctx, pg, &head, lost, false, until)
+	own, err := l.relock(ctx, pg, &head, []uint32{l.claims.own}, false)
 	if err != nil || own == 0 {
 		return err
 	}

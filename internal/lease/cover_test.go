@@ -91,22 +91,74 @@ func TestRefusedClaimBehindACompletion(t *testing.T) {
 	})
 }
 
-// A group that another worker has claimed since is left to him: his death is counted.
+// A group that another worker has claimed since is left to him: his death is counted. Also if the claim has told of no
+// head.
 func TestRefusedClaimAndTheNextHolder(t *testing.T) {
+	pgtest.OverAll(t, map[string]string{
+		"behind the head":           uncountable,
+		"before the head is locked": "ALTER TABLE pgfifo.pauses RENAME TO away",
+	}, func(t *testing.T, refuse string) {
+		s := newStage(t)
+		l := s.refusedLate(s.lane(), refuse)
+		s.Exec("ALTER TABLE IF EXISTS pgfifo.away RENAME TO pauses")
+		dies := s.lane()
+		s.claim(dies, "a")
+		s.Terminate(dies.pg().PID())
+		l.coverAll(t.Context())
+		require.True(t, s.lost("a"))
+	})
+}
+
+// refusedLate has the server refuse a lane's claim of groups a and b by this SQL. The lane's session is gone, and the
+// lane has not looked at what that would hide.
+func (s *stage) refusedLate(l *Lane, refuse string) *Lane {
+	s.Helper()
+	s.Enqueue(1, "a", "b")
+	s.Exec(refuse)
+	control := l.control
+	l.control = nil
+	_, _, err := l.Step(s.Context(), nil, request("a", "b"))
+	require.True(s, Blames(err), err)
+	require.True(s, l.Closed())
+	l.control = control
+	return l
+}
+
+// A lane needs no other connection to cover its claim: who uses all of the Control pool costs nobody an attempt.
+func TestRefusedClaimBesideABusyPool(t *testing.T) {
 	s := newStage(t)
 	s.Enqueue(1, "a", "b")
 	s.Exec(uncountable)
-	l := s.lane()
-	control := l.control
-	l.control = nil // it is late
-	_, _, err := l.Step(t.Context(), nil, request("a", "b"))
+	d := s.controller(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
+	l := s.dial(d)
+	conn, err := d.Control.Acquire(t.Context())
+	require.NoError(t, err)
+	defer conn.Release()
+	_, _, err = l.Step(t.Context(), nil, request("a", "b"))
 	require.True(t, Blames(err), err)
-	l.control = control
-	dies := s.lane()
-	s.claim(dies, "a")
-	l.coverAll(t.Context())
-	s.Terminate(dies.pg().PID())
-	require.True(t, s.lost("a"))
+	require.False(t, s.lost("a"))
+}
+
+// What the server refuses to tell of a head's last worker charges nobody, and hides no death.
+func TestRefusedQuestionOfALane(t *testing.T) {
+	pgtest.OverAll(t, map[string]bool{"died": true, "lives": false}, func(t *testing.T, died bool) {
+		s := newStage(t)
+		s.Enqueue(1, "a")
+		if died {
+			s.dies("a")
+		} else {
+			require.False(t, s.lost("a"), "it is given back")
+		}
+		l := s.lane()
+		h := s.claim(l, "a")
+		_, err := l.Conn().Exec(t.Context(), nonsense) // the transaction has failed
+		require.Error(t, err)
+		lost, err := l.Lost(t.Context())
+		require.True(t, Refused(err), err)
+		require.Equal(t, []*Held{&h.Held}, lost, "it is not known")
+		require.True(t, l.Closed())
+		require.Equal(t, died, s.lost("a"))
+	})
 }
 
 // Nor is the claim of a session a death to a lane.
@@ -124,30 +176,26 @@ func TestRefusedClaimOfASession(t *testing.T) {
 // A session of the Control pool that has ended meanwhile costs nobody an attempt.
 func TestRefusedClaimAndABrokenPool(t *testing.T) {
 	s := newStage(t)
-	s.Enqueue(1, "a", "b")
-	s.Exec(uncountable)
 	broken := new(atomic.Bool)
-	l := s.controlled(through(func(conn net.Conn) net.Conn { return &breaking{conn, []byte("queue_groups"), broken} }))
-	_, _, err := l.Step(t.Context(), nil, request("a", "b"))
-	require.True(t, Blames(err), err)
+	l := s.refusedLate(s.controlled(through(func(conn net.Conn) net.Conn {
+		return &breaking{conn, []byte("queue_groups"), broken}
+	})), uncountable)
+	l.coverAll(t.Context())
 	require.True(t, broken.Load())
 	require.False(t, s.lost("a"))
 }
 
-// Who uses all of the Control pool does not keep a lane for as long as a silent server would.
+// Who uses all of the Control pool does not keep a lane whose session is gone for as long as a silent server would.
 func TestRefusedClaimAndABusyPool(t *testing.T) {
 	s := newStage(t)
-	s.Enqueue(1, "a", "b")
-	s.Exec(uncountable)
 	d := s.controller(func(cfg *pgxpool.Config) { cfg.MaxConns = 1 })
 	d.Bounds.Silence = 10 * pgtest.Patient
-	l := s.dial(d)
+	l := s.refusedLate(s.dial(d), uncountable)
 	conn, err := d.Control.Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patient)
 	defer cancel()
-	_, _, err = l.Step(ctx, nil, request("a", "b"))
-	require.True(t, Blames(err), err)
+	l.coverAll(ctx)
 	require.NoError(t, ctx.Err())
 }

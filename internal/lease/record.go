@@ -26,7 +26,7 @@ const (
 	relockHeadSQL = unchangedSQL + " AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
-		"AND ($3::text[] IS NULL OR xmax::text = ANY ($3::text[]))"
+		"AND xmax::text = ANY ($3::text[])"
 	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $1 to $3 as in endingSQL, $4 id.
 	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
@@ -90,14 +90,18 @@ func (r *recorder) transaction(ctx, waits context.Context, f func(*pgconn.PgConn
 		return err
 	}
 	defer conn.Release() // closes it if a transaction is open
-	pg := conn.Conn().PgConn()
+	return commits(ctx, conn.Conn().PgConn(), f)
+}
+
+// commits runs f in a transaction, and commits that if f returns nil.
+func commits(ctx context.Context, pg *pgconn.PgConn, f func(*pgconn.PgConn) error) error {
 	if _, err := pg.Exec(ctx, beginSQL).ReadAll(); err != nil {
 		return err
 	}
 	if err := f(pg); err != nil {
 		return err
 	}
-	_, err = pg.Exec(ctx, commitSQL).ReadAll()
+	_, err := pg.Exec(ctx, commitSQL).ReadAll()
 	return err
 }
 
@@ -107,7 +111,7 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 ) (own uint32, refused, err error) {
 	held := false
 	err = r.transaction(ctx, ctx, func(pg *pgconn.PgConn) error {
-		if own, err = r.relock(ctx, pg, head, lost, len(calls) > 0, time.Now().Add(tuning.Wait)); own == 0 {
+		if own, err = r.relock(ctx, pg, head, lost, len(calls) > 0); own == 0 {
 			return err // if it is nil, nothing is committed, which is no evidence then
 		}
 		held = true
@@ -132,7 +136,7 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 // chargeOf returns what leaves an attempt that calls count to whoever claims its job next, or nothing.
 func chargeOf(calls []Call) []Call {
 	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Counts }); i >= 0 {
-		return []Call{{Statement: stmtCharge, Args: calls[i].Args[:4]}}
+		return []Call{{Statement: stmtCharge, Args: calls[i].Args[:4], Counts: true}}
 	}
 	return nil
 }
@@ -188,15 +192,15 @@ func (h *Held) args() [][]byte {
 
 // relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
 // If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
-// worker dies now, it is this transaction that tells of that. It waits for the end of the session that was lost, until
-// the given time.
+// worker dies now, it is this transaction that tells of that. It waits for the end of the session that was lost, for a
+// second at most.
 func (r *recorder) relock(
-	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool, until time.Time,
+	ctx context.Context, pg *pgconn.PgConn, head *Held, lost []uint32, counted bool,
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
-	xids := array.Of(lost, array.Int) // NULL: not known
+	xids := array.Of(lost, array.Int)
 	bound := []byte(millis(r.on.bounds.ServerSilence))
-	for {
+	for until := time.Now().Add(tuning.Wait); ; {
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}
 		if head.GroupSlot {

@@ -211,3 +211,34 @@ func TestRefusedRecordChargesTheJob(t *testing.T) {
 		require.True(t, s.lost("a"))
 	})
 }
+
+// fullDisk has the server refuse marks, as it does when it has no room for another page.
+const fullDisk = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$; " +
+	"CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()"
+
+// An attempt is counted if the server refuses to record its failure, and to leave it to the next claim by a mark.
+func TestRefusedCharge(t *testing.T) {
+	pgtest.OverAll(t, map[string]bool{"a group at a time": false, "several of a group": true},
+		func(t *testing.T, several bool) {
+			s := newStage(t)
+			s.Enqueue(1, "a")
+			claim := func(l *Lane) *Hold { return s.claim(l, "a") }
+			if several {
+				s.groupLimit(2, "a")
+				claim = func(l *Lane) *Hold { return s.groupSlot(l, nil, "a") }
+			}
+			l, next := s.lane(), s.lane()
+			h := claim(l)
+			if several {
+				require.NoError(t, s.lane().Mark(t.Context(), []*Held{&h.Held}))
+			}
+			calls := retryIn(h, 0)
+			calls[0].Counts = true
+			l.kill()
+			s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + fullDisk)
+			require.True(t, Refused(l.Record(t.Context(), &h.Held, calls...)))
+			s.Exec("DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
+			require.Zero(t, claim(next).Attempts)
+			require.Len(t, s.found(next), 1)
+		})
+}

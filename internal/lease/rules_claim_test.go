@@ -40,7 +40,7 @@ var sites = map[string]site{
 		if strings.Contains(sql, "g.xmax AS xid") {
 			return replace("g.xmax AS xid", "g.xmax AS xid, pg_advisory_xact_lock_shared(7)")(sql)
 		}
-		return "SELECT x.group_xid FROM (" +
+		return "SELECT x.group_xid, x.own_xid FROM (" +
 			replace("AS group_xid", "AS group_xid, pg_advisory_xact_lock_shared(7)")(sql) + ") x"
 	}},
 	between: {false, func(sql string) string {

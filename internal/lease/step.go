@@ -32,8 +32,6 @@ func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	for err == nil && hold != nil && hold.claimed != nil { // each time for fewer
 		var lost bool
 		if lost, err = l.keepEvidence(ctx, hold); err != nil {
-			_ = l.Close()
-			l.cover(ctx, err)
 			return nil, settled, err
 		}
 		if lost {
@@ -79,6 +77,9 @@ func (l *Lane) step(ctx context.Context, calls []Call, next *Request) (hold *Hol
 	}
 	if settled, err = l.became(ctx, p, sent, err); err != nil {
 		l.cover(ctx, err)
+		if settled || !sent.calls { // the claim failed, or BEGIN: the session is of no use
+			_ = l.conn.Close()
+		}
 		return nil, settled, err
 	}
 	if next != nil {
@@ -210,9 +211,6 @@ func (l *Lane) became(ctx context.Context, p *pipeline, sent sentStep, err error
 		err = l.unsettled(err, sent.cancelled)
 	}
 	l.rollback(ctx)
-	if settled || !sent.calls { // the claim failed, or BEGIN: the session is of no use
-		_ = l.conn.Close()
-	}
 	return settled, err
 }
 
@@ -270,8 +268,8 @@ func (l *Lane) giveUp(ctx context.Context) {
 	if l.rollback(ctx); !failed && !l.Closed() { // it is committed
 		l.claims.locked = slices.DeleteFunc(l.claims.locked, groupLock.hidesNone)
 	}
-	_ = l.Close()
 	l.coverAll(ctx)
+	_ = l.Close()
 }
 
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
@@ -295,8 +293,6 @@ func (l *Lane) lostInBatch(ctx context.Context, hold *Hold) error {
 	lost, err := l.dead(ctx, hold)
 	switch {
 	case err != nil:
-		_ = l.Close()
-		l.cover(ctx, err)
 	case len(lost) > 0:
 		hold.Rest, hold.More = nil, true
 	default:
@@ -333,7 +329,11 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 			}
 		})
 	}
-	err = p.exchange()
+	if err = p.exchange(); err != nil { // the claim has come to nothing
+		l.rollback(ctx)
+		l.cover(ctx, err)
+		_ = l.Close()
+	}
 	return append(lost, asked[p.read:]...), err // of these it is not known
 }
 

@@ -11,8 +11,10 @@
 -- it has locked). Then there is no claim, whatever claim.sql finds: the lane looks at the answer to this statement,
 -- too.
 --
--- group_xid is the transaction that locked the row before: see evidence.sql.
-SELECT g.xmax AS group_xid
-FROM pgfifo.queue_groups g
-WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
-FOR NO KEY UPDATE SKIP LOCKED
+-- group_xid is the transaction that locked the row before: see evidence.sql. own_xid is this one. It is asked for above
+-- the lock, so it is there only if a row is locked: claim.sql does nothing if the transaction has no id.
+SELECT g.group_xid, pg_current_xact_id()::xid AS own_xid
+FROM (SELECT g.xmax AS group_xid
+      FROM pgfifo.queue_groups g
+      WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
+      FOR NO KEY UPDATE SKIP LOCKED) g

@@ -4,7 +4,7 @@
 --
 -- The sub-select has a lock of its own, so that the planner takes it as it stands: as a join, a plan made while the
 -- table was empty would read all groups of the queue for each of them.
-SELECT k.n::integer, g.xid AS group_xid
+SELECT k.n::integer, g.xid AS group_xid, pg_current_xact_id()::xid AS own_xid
 FROM pg_catalog.unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
 CROSS JOIN LATERAL (SELECT g.xmax AS xid
                     FROM pgfifo.queue_groups g

@@ -23,7 +23,7 @@ WITH slot AS MATERIALIZED (
     LIMIT 1
     FOR NO KEY UPDATE SKIP LOCKED
 )
-SELECT k.n::integer, g.xid AS group_xid
+SELECT k.n::integer, g.xid AS group_xid, pg_current_xact_id()::xid AS own_xid
 FROM slot
 CROSS JOIN pg_catalog.unnest($2::text[]) WITH ORDINALITY AS k (group_id, n)
 LEFT JOIN LATERAL (SELECT g.xmax AS xid

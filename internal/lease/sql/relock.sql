@@ -5,7 +5,7 @@
 --
 -- $1 queue, $2 group id; $3 milliseconds for which the server may wait for us then. One that freezes here, or is cut
 -- off, must not keep the group for longer than a lane would. Nothing is left of that setting when the transaction
--- ends. $4 the transactions that were lost, as 32 bits; NULL: not known, and whoever had the group last is covered.
+-- ends. $4 the transactions that were lost, as 32 bits.
 --
 -- The lock is that of lock.sql. It keeps claims away until the record is committed, and when it is freed by that
 -- commit the row no longer bears the transaction that was lost, so that one is no evidence of a crash (evidence.sql).
@@ -13,7 +13,7 @@ SELECT pg_current_xact_id() AS own_xid
 FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
      pgfifo.queue_groups g
 WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
-  AND ($4::text[] IS NULL OR g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
+  AND (g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
        OR (SELECT CASE WHEN w.ago NOT BETWEEN 1 AND 2147483647 THEN false -- it is newer than this statement
                        ELSE coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'
                   END
