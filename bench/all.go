@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const allAbout = "every scenario, one after the other, into RESULTS.md with charts"
+const allAbout = "every scenario, one after the other, into RESULTS.md, with curves over time"
 
 // chartFolder is beside RESULTS.md.
 const chartFolder = "results"
@@ -48,7 +48,7 @@ func (c command) all(ctx context.Context, args []string) error {
 			s = e.quick
 		}
 		o := c.measure(ctx, e, s)
-		files, err := drawCharts(filepath.Join(*out, chartFolder), e.name, o.results, o.charts)
+		files, err := drawCharts(filepath.Join(*out, chartFolder), e.name, o.charts)
 		o.err = errors.Join(o.err, err)
 		if o.err != nil {
 			_, _ = fmt.Fprintf(c.errs, "%s: %v\n", e.name, o.err)
