@@ -178,10 +178,9 @@ func TestKillRecovery(t *testing.T) {
 	const kills = 5
 	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
-	report, err := killbench.Run(ctx, killbench.Config{URL: pgtest.URL(t), Kills: kills, Logf: t.Logf})
+	recoveries, err := killbench.Run(ctx, killbench.Config{
+		URL: pgtest.URL(t), Queue: queue, Jobs: 4, Survivors: 2, Logf: t.Logf,
+	}, kills)
 	require.NoError(t, err)
-	require.Equal(t, kills, report.Kills)
-	require.GreaterOrEqual(t, len(report.Recoveries), kills)
-	require.IsNonDecreasing(t, report.Recoveries)
-	t.Log(report)
+	require.GreaterOrEqual(t, len(recoveries), kills)
 }

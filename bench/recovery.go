@@ -12,21 +12,19 @@ type recovery struct {
 }
 
 func (s *recovery) run(ctx context.Context, b *bench) error {
-	report, err := killbench.Run(ctx, killbench.Config{
-		URL: b.url, Kills: s.kills, Survivors: s.survivors, Lanes: s.lanes, Logf: b.progressf,
-	})
+	recoveries, err := killbench.Run(ctx, killbench.Config{
+		URL: b.url, Queue: "killbench", Jobs: s.lanes, Survivors: s.survivors, Logf: b.progressf,
+	}, s.kills)
 	if err != nil {
 		return err
 	}
 	h := newHistogram()
-	for _, d := range report.Recoveries {
+	for _, d := range recoveries {
 		h.record(d)
 	}
 	r := Result{
 		System: "pgfifo", Params: map[string]any{"survivors": s.survivors, "lanes": s.lanes},
-		Extra: map[string]float64{
-			"kills": float64(report.Kills), "recovered": float64(len(report.Recoveries)),
-		},
+		Extra: map[string]float64{"kills": float64(s.kills), "recovered": float64(len(recoveries))},
 	}
 	r.latencies(h)
 	b.report(r)

@@ -101,18 +101,18 @@ func (s *sessions) kill(ctx context.Context, b *bench) error {
 		}
 		h := newHistogram()
 		for n := range k.kills {
-			cfg := killbench.CrowdConfig{
+			cfg := killbench.Config{
 				URL: b.url, Queue: fmt.Sprintf("kill-%d-%d", i, n), Session: k.session, Jobs: k.jobs,
 				Survivors: survivors, GoOn: k.goOn, Logf: b.progressf,
 			}
 			if err := client.Queue(cfg.Queue).Configure(ctx, fifo.Settings{SessionLease: k.session}); err != nil {
 				return err
 			}
-			report, err := killbench.RunCrowd(ctx, cfg)
+			recoveries, err := killbench.RunCrowd(ctx, cfg)
 			if err != nil {
 				return err
 			}
-			for _, d := range report.Recoveries {
+			for _, d := range recoveries {
 				h.record(d)
 			}
 		}

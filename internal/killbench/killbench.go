@@ -4,7 +4,6 @@
 package killbench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,152 +16,150 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-// A Config says what to measure. Zero fields mean the defaults.
+// A Config says what to measure.
 type Config struct {
-	// URL is that of a migrated database, with nothing in the queue "killbench". Required.
-	URL string
-	// Kills is how many workers are killed, one after the other. Defaults to 200.
-	Kills int
-	// Survivors is how many other worker processes there are at each kill. Defaults to 2.
-	Survivors int
-	// Lanes is the Concurrency of each worker, and how many jobs run when a worker is killed, in all workers together:
-	// the survivors have lanes to spare. Defaults to 4.
-	Lanes int
-	// Logf is told of the progress, if it is not nil.
-	Logf func(format string, args ...any)
+	URL       string                           // of a migrated database
+	Queue     string                           // with nothing in it; its Settings say by which lease
+	Session   bool                             // that is the lease of a session
+	Jobs      int                              // run when a process is killed: in all of them together, or in a crowd in that one
+	Survivors int                              // how many other processes there are then
+	GoOn      bool                             // the second attempts of the jobs go on, too; else they end at once
+	Logf      func(format string, args ...any) `json:"-"`
 }
 
-func (c Config) withDefaults() Config {
-	c.Kills, c.Survivors, c.Lanes = cmp.Or(c.Kills, 200), cmp.Or(c.Survivors, 2), cmp.Or(c.Lanes, 4)
-	if c.Logf == nil {
-		c.Logf = func(string, ...any) {}
-	}
-	return c
-}
-
-// A Report is what was measured.
-type Report struct {
-	Kills int
-	// Recoveries has an entry for each job that a killed worker held: the time from just before the kill to the start
-	// of the job's next attempt in another process. Ascending.
-	Recoveries []time.Duration
-}
-
-func (r Report) String() string {
-	text := fmt.Sprintf("%d kills, %d jobs recovered", r.Kills, len(r.Recoveries))
-	if n := len(r.Recoveries); n > 0 {
-		text += fmt.Sprintf(": p50 %v, p99 %v, max %v", r.Recoveries[n/2], r.Recoveries[n*99/100], r.Recoveries[n-1])
-	}
-	return text
-}
-
-// Run kills workers in the middle of jobs, as often as cfg says, and measures. A victim is idle in its jobs'
-// transactions when it dies. All processes share one host's clock.
-func Run(ctx context.Context, cfg Config) (Report, error) {
-	return measure(ctx, cfg.withDefaults(), func(b *bench) error {
-		for range b.cfg.Survivors + 1 {
-			if err := b.spawn(ctx); err != nil {
+// Run kills workers in the middle of jobs, so many times, and returns for each job that one of them held the time from
+// just before the kill to the start of the job's next attempt in another process. A victim is idle in its jobs'
+// transactions when it dies, and each of the others has lanes for all jobs. All processes share one host's clock.
+func Run(ctx context.Context, cfg Config, kills int) ([]time.Duration, error) {
+	return measure(ctx, cfg, func(b *bench) error {
+		for range b.Survivors + 1 {
+			if err := b.employ(ctx, b.Jobs); err != nil {
 				return err
 			}
 		}
-		for range b.cfg.Kills {
+		for n := range kills {
 			if err := b.round(ctx); err != nil {
-				return fmt.Errorf("after %d kills: %w", b.report.Kills, err)
+				return fmt.Errorf("after %d kills: %w", n, err)
 			}
 		}
 		return nil
 	})
 }
 
-// measure has kills made, and reports what they took.
-func measure(ctx context.Context, cfg Config, kills func(*bench) error) (Report, error) {
+// RunCrowd kills a process that runs many jobs, and measures as Run does. No survivor has any other job, and together
+// they have room for those.
+func RunCrowd(ctx context.Context, cfg Config) ([]time.Duration, error) {
+	return measure(ctx, cfg, func(b *bench) error {
+		if err := b.employ(ctx, b.Jobs); err != nil {
+			return err
+		}
+		if err := b.hold(ctx); err != nil {
+			return err
+		}
+		for range b.Survivors {
+			if err := b.employ(ctx, (b.Jobs+b.Survivors-1)/b.Survivors); err != nil {
+				return err
+			}
+		}
+		if err := pause.For(ctx, 500*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
+			return err
+		}
+		_, err := b.orphan(ctx)
+		return err
+	})
+}
+
+// measure has kills made, and returns what they took.
+func measure(ctx context.Context, cfg Config, kills func(*bench) error) ([]time.Duration, error) {
 	pool, err := pgxpool.New(ctx, cfg.URL)
 	if err != nil {
-		return Report{}, err
+		return nil, err
 	}
 	defer pool.Close()
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
-	b := &bench{cfg: cfg, pool: pool, client: client, starts: make(chan start, 1024), holder: make(map[int64]*process)}
+	b := &bench{
+		Config: cfg, pool: pool, client: client, starts: make(chan start, 1024), holder: make(map[int64]*process),
+	}
 	defer b.stop()
 	if err := kills(b); err != nil {
-		return b.report, fmt.Errorf("killbench: %w", err)
+		return nil, fmt.Errorf("killbench: %w", err)
 	}
-	slices.Sort(b.report.Recoveries)
-	return b.report, nil
+	return b.recoveries, nil
 }
 
 // A bench is a run under way.
 type bench struct {
-	cfg    Config
-	pool   *pgxpool.Pool
-	client *fifo.Client
-	procs  []*process // the oldest first
-	count  int
-	starts chan start
-	holder map[int64]*process // of the jobs that run
-	report Report
+	Config
+	pool       *pgxpool.Pool
+	client     *fifo.Client
+	procs      []*process // the oldest first
+	count      int
+	starts     chan start
+	holder     map[int64]*process // of the jobs that run
+	recoveries []time.Duration
 }
 
 // patience bounds each wait for something to happen.
 const patience = 30 * time.Second
 
-// round has jobs run everywhere, kills the oldest worker that has one, and waits until others have started all of its
-// jobs again.
+// round has jobs run everywhere, kills a worker that has one, and has another one follow it.
 func (b *bench) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no progress for %v", patience))
 	defer cancel()
-	if err := b.hold(ctx, heldQueue, b.cfg.Lanes); err != nil {
+	if err := b.hold(ctx); err != nil {
 		return err
 	}
 	// A job has been running for a while when its worker dies, and not in step with anybody's polls.
 	if err := pause.For(ctx, 50*time.Millisecond+rand.N(200*time.Millisecond)); err != nil {
 		return err
 	}
-	victim, orphans := b.victim()
-	if err := b.orphan(ctx, victim, orphans); err != nil {
+	victim, err := b.orphan(ctx)
+	if err != nil {
 		return err
 	}
 	b.procs = slices.DeleteFunc(b.procs, func(p *process) bool { return p == victim })
-	return b.spawn(ctx)
+	return b.employ(ctx, b.Jobs)
 }
 
-// orphan kills a worker that has those jobs, and waits until others have started them again.
-func (b *bench) orphan(ctx context.Context, victim *process, orphans map[int64]bool) error {
+// orphan kills the oldest worker that has jobs, and waits until others have started all of these again.
+func (b *bench) orphan(ctx context.Context) (*process, error) {
+	victim, orphans := b.victim()
 	killed := time.Now()
 	if err := victim.kill(); err != nil {
-		return err
+		return nil, err
 	}
-	b.report.Kills++
+	last := time.Duration(0)
 	for len(orphans) > 0 {
 		s, err := b.next(ctx)
 		if err != nil {
-			return fmt.Errorf("%d jobs of a killed worker were not started again: %w", len(orphans), err)
+			return nil, fmt.Errorf("%d jobs of a killed worker were not started again: %w", len(orphans), err)
 		}
 		if orphans[s.job] && s.proc != victim {
 			delete(orphans, s.job)
 			delete(b.holder, s.job) // the second attempt ends at once, or is no round's
-			b.report.Recoveries = append(b.report.Recoveries, s.at.Sub(killed))
+			last = s.at.Sub(killed)
+			b.recoveries = append(b.recoveries, last)
 		}
 	}
-	b.cfg.Logf("kill %d: the last job after %v", b.report.Kills, b.report.Recoveries[len(b.report.Recoveries)-1])
-	return nil
+	b.Logf("killed %s: the last job after %v", victim.name, last)
+	return victim, nil
 }
 
-// hold enqueues jobs, a group each, until so many run.
-func (b *bench) hold(ctx context.Context, queue string, jobs int) error {
+// hold enqueues jobs, a group each, until as many run as are to.
+func (b *bench) hold(ctx context.Context) error {
 	var msgs []fifo.Message
-	for range jobs - len(b.holder) {
+	for range b.Jobs - len(b.holder) {
 		b.count++
-		msgs = append(msgs, fifo.Message{Queue: queue, GroupID: fmt.Sprint(b.count)})
+		msgs = append(msgs, fifo.Message{Queue: b.Queue, GroupID: fmt.Sprint(b.count)})
 	}
 	if _, err := b.client.Enqueue(ctx, msgs...); err != nil {
 		return err
 	}
-	for len(b.holder) < jobs {
+	for len(b.holder) < b.Jobs {
 		s, err := b.next(ctx)
 		if err != nil {
-			return fmt.Errorf("only %d of %d jobs run: %w", len(b.holder), jobs, err)
+			return fmt.Errorf("only %d of %d jobs run: %w", len(b.holder), b.Jobs, err)
 		}
 		b.holder[s.job] = s.proc
 	}

@@ -18,20 +18,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/pause"
 )
 
-const (
-	heldQueue     = "killbench" // of Run
-	assignmentEnv = "PGFIFO_KILLBENCH_WORKER"
-)
+const assignmentEnv = "PGFIFO_KILLBENCH_WORKER"
 
 // An assignment is what a worker process is told, in an environment variable: the URL may hold a password.
 type assignment struct {
-	Name  string
-	URL   string
-	Queue string
-	Lanes int
-	Jobs  int  // at once, with the lease of a session
-	Tx    bool // a first attempt has the job's transaction
-	GoOn  bool // a second attempt goes on, too
+	Config // Jobs is how many it has room for
+	Name   string
 }
 
 // Main makes the process a worker of Run, if that is what it was started for, and does not return then.
@@ -66,7 +58,10 @@ func work(text string) error {
 	defer pool.Close()
 	client := fifo.Open(pool, nil)
 	defer func() { _ = client.Close() }()
-	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Lanes, SessionConcurrency: a.Jobs}
+	worker := &fifo.Worker{Client: client, Name: a.Name, Concurrency: a.Jobs, SessionConcurrency: a.Jobs}
+	if a.Session {
+		worker.Concurrency = sessionLanes
+	}
 	worker.Handle(a.Queue, a.hold)
 	return worker.Run(ctx)
 }
@@ -79,7 +74,7 @@ func (a assignment) hold(ctx context.Context, job *fifo.Job) error {
 	if job.Attempt() > 1 && !a.GoOn {
 		return nil
 	}
-	if a.Tx {
+	if !a.Session && !a.GoOn {
 		tx, err := job.PgxTx(ctx)
 		if err != nil {
 			return err
@@ -101,32 +96,35 @@ type start struct {
 
 // A process is a worker process, seen from the parent.
 type process struct {
+	name  string
 	cmd   *exec.Cmd
 	stdin io.Closer     // its end is the end of the process
 	ended chan struct{} // closed when all that it told was passed on
 }
 
-// spawn starts a worker process of Run.
-func (b *bench) spawn(ctx context.Context) error {
-	// Beside the lanes, one connection looks for work, and one listens.
-	return b.start(ctx, assignment{Queue: heldQueue, Lanes: b.cfg.Lanes, Tx: true}, b.cfg.Lanes+2)
-}
+// sessionLanes is the Concurrency of a process whose queue has the lease of a session.
+const sessionLanes = 4
 
-// start starts a worker process and waits until it has so many connections.
-func (b *bench) start(ctx context.Context, a assignment, connections int) error {
+// employ starts a worker process with room for so many jobs, and waits until it has its connections.
+func (b *bench) employ(ctx context.Context, jobs int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("a worker process does not start"))
 	defer cancel()
+	b.count++
+	a := assignment{b.Config, fmt.Sprintf("killbench-%d", b.count)}
+	a.Jobs = jobs
+	connections := jobs + 2 // one looks for work, and one listens
+	if b.Session {          // and one holds the groups, and two settle jobs
+		connections = sessionLanes + 5
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	b.count++
-	a.URL, a.Name = b.cfg.URL, fmt.Sprintf("killbench-%d", b.count)
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	p := &process{cmd: exec.Command(exe), ended: make(chan struct{})}
+	p := &process{name: a.Name, cmd: exec.Command(exe), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), assignmentEnv+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	stdout, err := p.cmd.StdoutPipe()
