@@ -83,23 +83,11 @@ func (t *template) leave() error {
 
 // copyTo copies a folder of a daemon's, for the daemon alone.
 func copyTo(d *daemon.Daemon, to, from string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		path, err = filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		dest := filepath.Join(to, path)
-		if entry.IsDir() {
-			err = os.Mkdir(dest, 0o700)
-		} else {
-			var data []byte
-			if data, err = os.ReadFile(filepath.Join(from, path)); err == nil {
-				err = os.WriteFile(dest, data, 0o600)
-			}
-		}
-		return errors.Join(err, d.Own(dest))
+	err := errors.Join(os.CopyFS(to, os.DirFS(from)), os.Chmod(to, 0o700))
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(to, func(path string, _ fs.DirEntry, err error) error {
+		return errors.Join(err, d.Own(path))
 	})
 }
