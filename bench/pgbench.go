@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -55,19 +55,12 @@ func (p *pgbench) work(ctx context.Context, n int) (time.Duration, error) {
 
 // runPgbench has the program run a script, and returns how many transactions there were in a second.
 func runPgbench(ctx context.Context, db *database, program, text string, args ...string) (float64, error) {
-	script, err := os.CreateTemp("", "pgfifo-bench-*.sql")
+	env, err := clientEnv(db.url)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = os.Remove(script.Name()) }()
-	_, err = script.WriteString(text)
-	if err = errors.Join(err, script.Close()); err != nil {
-		return 0, err
-	}
-	cmd := exec.CommandContext(ctx, program, append(args, "--no-vacuum", "-f", script.Name())...)
-	if cmd.Env, err = clientEnv(db.url); err != nil {
-		return 0, err
-	}
+	cmd := exec.CommandContext(ctx, program, append(args, "--no-vacuum", "-f", "-")...)
+	cmd.Env, cmd.Stdin = env, strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("pgbench: %w: %s", err, out)

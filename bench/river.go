@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -159,4 +158,4 @@ func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], n int) error
 }
 
 // quiet is a logger for those who would fall back on one that is not.
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
