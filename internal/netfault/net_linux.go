@@ -1,14 +1,12 @@
 package netfault
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +40,7 @@ func NewNet() (*Net, error) {
 		return nil, fmt.Errorf("%w: it takes root (CAP_SYS_ADMIN and CAP_NET_ADMIN)", ErrNoNet)
 	}
 	id := uint32(os.Getpid())<<6 + count.Add(1)
-	subnet, err := freeSubnet(id)
+	subnet, err := freeSubnet(ip, id)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoNet, err)
 	}
@@ -149,7 +147,7 @@ func (n *Net) Close() error {
 }
 
 // freeSubnet returns a network of four addresses that this machine knows nothing about.
-func freeSubnet(id uint32) (net.IP, error) {
+func freeSubnet(ip string, id uint32) (net.IP, error) {
 	for _, private := range []struct {
 		base uint32
 		bits int // of addresses
@@ -157,7 +155,7 @@ func freeSubnet(id uint32) (net.IP, error) {
 		for try := range uint32(8) {
 			base := private.base | (id+try*0x3a5)<<2&(1<<private.bits-1)
 			subnet := binary.BigEndian.AppendUint32(nil, base)
-			if taken, err := isRouted(subnet); err != nil {
+			if taken, err := isRouted(ip, subnet); err != nil {
 				return nil, err
 			} else if !taken {
 				return subnet, nil
@@ -172,28 +170,12 @@ func address(subnet net.IP, host byte) net.IP {
 }
 
 // isRouted reports whether a route of this machine, the default aside, covers an address: it is somebody's.
-func isRouted(ip net.IP) (bool, error) {
-	file, err := os.Open("/proc/net/route")
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = file.Close() }()
-	lines := bufio.NewScanner(file)
-	lines.Scan() // the heading
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 8 {
-			return false, fmt.Errorf("/proc/net/route: %q", lines.Text())
-		}
-		to, err1 := strconv.ParseUint(fields[1], 16, 32)
-		mask, err2 := strconv.ParseUint(fields[7], 16, 32)
-		if err1 != nil || err2 != nil {
-			return false, fmt.Errorf("/proc/net/route: %q", lines.Text())
-		}
-		// The file has the bytes of the network in the machine's order.
-		if mask != 0 && uint64(binary.NativeEndian.Uint32(ip))&mask == to {
-			return true, nil
+func isRouted(ip string, subnet net.IP) (bool, error) {
+	out, err := exec.Command(ip, "-4", "route", "show", "match", subnet.String()).Output()
+	for route := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(route, "default ") {
+			return true, err
 		}
 	}
-	return false, lines.Err()
+	return false, err
 }
