@@ -60,7 +60,7 @@ func (s *starter) startCluster(ctx context.Context, c *cluster) (*Server, error)
 		err = fmt.Errorf("%w%s", err, c.logTail()) // before close removes the log
 		return nil, errors.Join(err, c.close())
 	}
-	return &Server{URL: url, Log: c.LogFile(), stop: c.close, halt: c.Stop, resume: c.resume}, nil
+	return &Server{URL: url, Log: c.LogFile(), stop: c.close, Halt: c.Stop, Resume: c.resume}, nil
 }
 
 // newCluster makes the cluster's folder, empty yet, in a folder that is there;

@@ -23,7 +23,6 @@ package pgserver
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"sync"
 )
@@ -76,8 +75,14 @@ type Server struct {
 	// at hand. It goes with Close.
 	Log string
 
-	halt     func() error // nil: cannot be done
-	resume   func(context.Context) error
+	// Halt ends the server as a crash does: at once, without the niceties of a
+	// shutdown. Its data stays as it was. Resume starts it again, at the same
+	// URL, and waits until it has recovered and answers. Neither may run beside
+	// the other or Close. Both are nil of a server that is not ours to end: one
+	// that DATABASE_URL names, or Docker runs.
+	Halt   func() error
+	Resume func(context.Context) error
+
 	stop     func() error
 	stopOnce sync.Once
 	stopErr  error
@@ -103,32 +108,4 @@ func (s *Server) Close() error {
 		}
 	})
 	return s.stopErr
-}
-
-// ErrNoCrash is returned by Halt and Resume of a server that this package can't
-// end and start again: one that DATABASE_URL names, or Docker or
-// embedded-postgres runs.
-var ErrNoCrash = fmt.Errorf("pgserver: only a server from %q can be halted", sourceLocal)
-
-// CanCrash reports whether Halt and Resume work.
-func (s *Server) CanCrash() bool { return s.halt != nil }
-
-// Halt ends the server as a crash does: at once, without the niceties of a
-// shutdown. Its data stays as it was.
-//
-// It must not run beside Resume or Close.
-func (s *Server) Halt() error {
-	if s.halt == nil {
-		return ErrNoCrash
-	}
-	return s.halt()
-}
-
-// Resume starts a halted server again, at the same URL and with the same data,
-// and waits until it has recovered and answers.
-func (s *Server) Resume(ctx context.Context) error {
-	if s.resume == nil {
-		return ErrNoCrash
-	}
-	return s.resume(ctx)
 }

@@ -188,7 +188,6 @@ func TestAnotherServerIsNotTakenForOurs(t *testing.T) {
 func TestHaltAndResume(t *testing.T) {
 	t.Parallel()
 	srv := startLocal(t, &Options{Durable: true})
-	require.True(t, srv.CanCrash())
 	require.FileExists(t, srv.Log)
 	ctx := t.Context()
 	exec := func(conn *pgx.Conn, sql string) {
@@ -215,12 +214,4 @@ func TestHaltAndResume(t *testing.T) {
 		require.Equal(t, []int{1, 1}, []int{n, highest})
 		require.NoError(t, conn.Close(ctx))
 	}
-}
-
-func TestHaltOfSomebodyElsesServer(t *testing.T) {
-	t.Parallel()
-	srv := &Server{URL: "postgres://elsewhere"}
-	require.False(t, srv.CanCrash())
-	require.ErrorIs(t, srv.Halt(), ErrNoCrash)
-	require.ErrorIs(t, srv.Resume(t.Context()), ErrNoCrash)
 }

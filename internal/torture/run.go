@@ -154,7 +154,7 @@ func (r *run) openServer(ctx context.Context) (err error) {
 	if r.address, err = url.Parse(r.srv.URL); err != nil {
 		return err
 	}
-	if !r.srv.CanCrash() {
+	if r.srv.Halt == nil {
 		for _, name := range []string{faultRestart, faultCrash} {
 			r.leave(name, fmt.Sprintf("the server is not ours to break: it is from %q", r.srv.Source))
 		}
