@@ -92,9 +92,9 @@ func (r *report) goals(w *strings.Builder) {
 func (g Goal) text(r Result) string {
 	sign := map[string]string{">=": "≥", "<=": "≤"}[g.Op]
 	if g.Of == "ratio" {
-		return fmt.Sprintf("%s %s of %s", sign, plain(g.Value), r.RatioTo)
+		return fmt.Sprintf("%s %v of %s", sign, g.Value, r.RatioTo)
 	}
-	return fmt.Sprintf("%s %s %s", g.Of, sign, plain(g.Value))
+	return fmt.Sprintf("%s %s %v", g.Of, sign, g.Value)
 }
 
 func (g Goal) verdict(r Result) string {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -139,6 +138,3 @@ func (r Result) number(name string) (v float64, measured bool) {
 	v, measured = r.Extra[name]
 	return v, measured
 }
-
-// plain is a number without an exponent.
-func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

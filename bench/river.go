@@ -63,16 +63,22 @@ func (riverJob) Kind() string { return queue }
 func (q *riverQueue) fill(ctx context.Context, n int) error {
 	const each = 5000 // its COPY got no faster with more
 	for end := q.filled + int64(n); q.filled < end; {
-		jobs := make([]river.InsertManyParams, min(each, end-q.filled))
-		for i := range jobs {
-			jobs[i].Args = riverJob{q.filled + int64(i)}
-		}
-		if _, err := q.client.InsertManyFast(ctx, jobs); err != nil {
+		n := min(each, end-q.filled)
+		if _, err := q.client.InsertManyFast(ctx, riverJobs(q.filled, n)); err != nil {
 			return err
 		}
-		q.filled += int64(len(jobs))
+		q.filled += n
 	}
 	return q.db.exec(ctx, "ANALYZE "+riverSchema+".river_job")
+}
+
+// riverJobs are n jobs, numbered from one on.
+func riverJobs(from, n int64) []river.InsertManyParams {
+	jobs := make([]river.InsertManyParams, n)
+	for i := range jobs {
+		jobs[i].Args = riverJob{from + int64(i)}
+	}
+	return jobs
 }
 
 func (q *riverQueue) insert(ctx context.Context, number int64) error {
@@ -137,24 +143,16 @@ func (s *enqueue) river(b *bench, l load) *system {
 		if err != nil {
 			return 0, err
 		}
-		each, _, err := l.burst(ctx, s.window, func(ctx context.Context, _ int) error {
-			return insertRiver(ctx, client, l.messages)
+		each, _, err := l.burst(ctx, s.window, func(ctx context.Context, _ int) (err error) {
+			if l.messages == 1 {
+				_, err = client.Insert(ctx, riverJob{}, nil)
+			} else {
+				_, err = client.InsertManyFast(ctx, riverJobs(0, int64(l.messages)))
+			}
+			return err
 		})
 		return each, err
 	}}
-}
-
-func insertRiver(ctx context.Context, client *river.Client[pgx.Tx], n int) error {
-	if n == 1 {
-		_, err := client.Insert(ctx, riverJob{}, nil)
-		return err
-	}
-	jobs := make([]river.InsertManyParams, n)
-	for i := range jobs {
-		jobs[i].Args = riverJob{int64(i)}
-	}
-	_, err := client.InsertManyFast(ctx, jobs)
-	return err
 }
 
 // quiet is a logger for those who would fall back on one that is not.
