@@ -47,7 +47,7 @@ type crew struct {
 
 	stopping                  atomic.Bool // Run was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
-	laneTrouble               spokesman
+	laneTrouble               limiter
 
 	beside beside
 }

@@ -97,7 +97,7 @@ func newCrew(w *Worker, set settings) *crew {
 	for range set.lanes {
 		c.seats = append(c.seats, &seat{crew: c})
 	}
-	c.source, c.laneTrouble.count = set.kind.source(c), c.unconnected
+	c.source = set.kind.source(c)
 	return c
 }
 

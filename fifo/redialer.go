@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ type redialer struct {
 	who    string
 	last   *atomic.Pointer[setback]   // the error that it waited for last
 	lost   *atomic.Pointer[time.Time] // when there was no connection last; nil: nobody asks
+	lanes  func() int                 // how many have no connection; of a lane's only
 	failed int                        // attempts that failed in a row
 }
 
@@ -38,8 +38,8 @@ func (r *redialer) lose() {
 	}
 }
 
-// wait logs the error, or leaves that to many, and sleeps a little longer each time, unless ctx ends.
-func (r *redialer) wait(ctx context.Context, err error, many *spokesman) {
+// wait logs the error, of many lanes once a second, and sleeps a little longer each time, unless ctx ends.
+func (r *redialer) wait(ctx context.Context, err error, many *limiter) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -48,8 +48,8 @@ func (r *redialer) wait(ctx context.Context, err error, many *spokesman) {
 	switch {
 	case many == nil:
 		r.log.Warn(trouble, "who", r.who, "error", err)
-	case many.speaks():
-		r.log.Warn(trouble, "who", r.who, "lanes", many.count(), "error", err)
+	case many.allow(1, nil):
+		r.log.Warn(trouble, "who", r.who, "lanes", r.lanes(), "error", err)
 	}
 	r.last.Store(&setback{err, time.Now()})
 	_ = pause.For(ctx, r.next())
@@ -61,26 +61,6 @@ func (r *redialer) next() time.Duration {
 	r.failed++
 	wait := rest.Nth(r.failed, tuning.Rest, tuning.Grace)
 	return wait - time.Duration(rand.Int64N(int64(wait)/2+1))
-}
-
-// A spokesman has one of many lanes say once a second what is the same for all.
-type spokesman struct {
-	count func() int // how many have no connection
-
-	mu   sync.Mutex
-	next time.Time
-}
-
-// speaks reports whether it is time to say it.
-func (s *spokesman) speaks() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	if now.Before(s.next) {
-		return false
-	}
-	s.next = now.Add(tuning.Wait)
-	return true
 }
 
 // eachLineOnce returns err, or if lines of its text come again, an error with each of them once: pgx tries an address

@@ -64,7 +64,7 @@ func (s *seat) unanswered() *lease.Lane {
 // run works jobs until ctx is done.
 func (s *seat) run(ctx context.Context) {
 	defer func() { _ = s.holder.Close() }()
-	retry := &redialer{log: s.crew.log, who: "lane", last: &s.crew.laneSetback}
+	retry := &redialer{log: s.crew.log, who: "lane", last: &s.crew.laneSetback, lanes: s.crew.unconnected}
 	many := &s.crew.laneTrouble
 	if s.holder.Lane() != nil { // else it has no connection of its own, so there may be thousands
 		many = nil

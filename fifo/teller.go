@@ -13,47 +13,47 @@ import (
 // A teller logs failed attempts, so many a second. Where everything fails, the rest says nothing new: it is counted.
 // Each level has its own: retries do not push out dead letters. The zero value is ready.
 type teller struct {
-	errors, warnings second
-	rollbacks        second // of handlers that have returned nil
+	errors, warnings limiter
+	rollbacks        limiter // of handlers that have returned nil
 }
 
-// A second is what one level has logged in the present one.
-type second struct {
+// A limiter lets so many lines that say the same be logged in a second. The zero value is ready.
+type limiter struct {
 	mu       sync.Mutex
-	over     time.Time // when it is
+	over     time.Time // when the present second is
 	told     int       // in it
 	withheld int       // and not counted in the log yet
 
 	counting sync.Mutex // held while the count is logged
 }
 
-// allow reports whether one more may be logged now. When the first one may not, it has count called when the second
-// is over.
-func (s *second) allow(count func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// allow reports whether one more may be logged now, where most are allowed in a second. When the first one may not, it
+// has count called when the second is over, unless that is nil.
+func (l *limiter) allow(most int, count func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	if !now.Before(s.over) {
-		s.over, s.told = now.Add(time.Second), 0
+	if !now.Before(l.over) {
+		l.over, l.told = now.Add(time.Second), 0
 	}
-	if s.told < tuning.Many {
-		s.told++
+	if l.told < most {
+		l.told++
 		return true
 	}
-	if s.withheld++; s.withheld == 1 {
-		time.AfterFunc(s.over.Sub(now), count)
+	if l.withheld++; l.withheld == 1 && count != nil {
+		time.AfterFunc(l.over.Sub(now), count)
 	}
 	return false
 }
 
 // count logs how many were withheld, if any were.
-func (s *second) count(log *slog.Logger, level slog.Level) {
-	s.counting.Lock()
-	defer s.counting.Unlock()
-	s.mu.Lock()
-	n := s.withheld
-	s.withheld = 0
-	s.mu.Unlock()
+func (l *limiter) count(log *slog.Logger, level slog.Level) {
+	l.counting.Lock()
+	defer l.counting.Unlock()
+	l.mu.Lock()
+	n := l.withheld
+	l.withheld = 0
+	l.mu.Unlock()
 	if n > 0 {
 		log.Log(context.Background(), level, "pgfifo: failures withheld", "count", n)
 	}
@@ -77,7 +77,7 @@ func briefErr(err error) error {
 
 // forgone tells of a job that is to be completed without what its handler has written.
 func (t *teller) forgone(log *slog.Logger, job *Job) {
-	if t.rollbacks.allow(func() {}) { // others are not counted: they say the same
+	if t.rollbacks.allow(tuning.Many, nil) { // others are not counted: they say the same
 		log.Warn("pgfifo: handler rolled back what it wrote, and returned nil",
 			"queue", job.Queue, "group", job.GroupID, "job", job.ID, "attempt", job.Attempt())
 	}
@@ -113,7 +113,7 @@ func (t *teller) log(ctx context.Context, log *slog.Logger, r *result) {
 	if level == slog.LevelError {
 		of = &t.errors
 	}
-	if level != slog.LevelDebug && !of.allow(func() { of.count(log, level) }) {
+	if level != slog.LevelDebug && !of.allow(tuning.Many, func() { of.count(log, level) }) {
 		return
 	}
 	attrs := []any{
