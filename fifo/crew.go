@@ -122,7 +122,8 @@ func (c *crew) run(ctx context.Context) error {
 	others.Go(func() { c.runHeartbeat(aside) })
 	others.Go(func() { c.runStranded(aside) })
 	if c.set.sweeps {
-		others.Go(func() { newSweeper(c).run(ctx) })
+		sweeper := &sweeper{crew: c, toldQueues: make(map[string]bool), toldKeys: make(map[int64]bool)}
+		others.Go(func() { sweeper.run(ctx) })
 	}
 	if !c.worker.Client.cfg.PollOnly {
 		others.Go(func() {

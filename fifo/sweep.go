@@ -19,19 +19,13 @@ import (
 // rows. The database may have another level by default, at which that would go wrong, or fail.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
 
-// A sweeper does the housekeeping of a worker, every now and then.
+// A sweeper does the housekeeping of a worker, every now and then, and tells of what somebody should look at.
 type sweeper struct {
 	*crew
-	after groups.Key // the last group that was looked at
-	onlooker
-	references
-}
-
-func newSweeper(c *crew) *sweeper {
-	return &sweeper{
-		crew: c, onlooker: onlooker{crew: c, told: make(map[string]bool)},
-		references: references{crew: c, told: make(map[int64]bool)},
-	}
+	after      groups.Key      // the last group that was looked at
+	afterQueue string          // the last queue that was looked at
+	toldQueues map[string]bool // those without a handler
+	toldKeys   map[int64]bool  // foreign keys, by their oids
 }
 
 func (s *sweeper) run(ctx context.Context) {
@@ -40,7 +34,7 @@ func (s *sweeper) run(ctx context.Context) {
 	}
 	every(ctx, s.set.sweep, func() {
 		swept := s.sweep(ctx)
-		told := errors.Join(s.onlooker.look(ctx), s.tellLeases(ctx), s.references.look(ctx))
+		told := errors.Join(s.tellUnhandled(ctx), s.tellLeases(ctx), s.tellReferences(ctx))
 		for _, err := range []error{swept, told} {
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("pgfifo: sweep failed", "error", err)
@@ -63,6 +57,62 @@ func (s *sweeper) tellLeases(ctx context.Context) error {
 					"that it has until it is started again", "queue", name, "has", c.set.kind.name)
 			}
 		}
+	}
+	return nil
+}
+
+// tellUnhandled looks at the first group of each queue that the worker does not handle, and tells of each queue once
+// whose first group has waited for many intervals of the sweep: nobody knows all that others handle.
+func (s *sweeper) tellUnhandled(ctx context.Context) error {
+	client := s.worker.Client
+	// A worker that freezes in here must not keep its snapshot.
+	bound := strconv.FormatInt(s.set.bounds.ServerSilence.Milliseconds(), 10)
+	var firsts []schedule.First
+	err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout TO "+bound)
+		if err == nil {
+			firsts, err = schedule.Firsts(ctx, tx, client.schema, s.afterQueue, tuning.Rows)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("fifo: look for queues without a handler: %w", err)
+	}
+	s.afterQueue = ""
+	if len(firsts) == tuning.Rows {
+		s.afterQueue = firsts[tuning.Rows-1].Queue
+	}
+	for i := range firsts {
+		f := &firsts[i]
+		_, handled := s.worker.queues[f.Queue]
+		if handled || s.toldQueues[f.Queue] || f.Waits < times(tuning.Many, s.set.sweep) {
+			continue
+		}
+		s.toldQueues[f.Queue] = true
+		s.log.Warn("pgfifo: a job waits in a queue that this worker does not handle; another worker may",
+			"queue", f.Queue, "group", f.GroupID, "waits", f.Waits.Round(time.Millisecond), "seen", f.Seen)
+	}
+	return nil
+}
+
+// tellReferences looks for foreign keys that refer to jobs or groups, and tells of each once. A row that refers to a
+// job which is running hides it: see sql/references.sql.
+func (s *sweeper) tellReferences(ctx context.Context) error {
+	client := s.worker.Client
+	err := each(ctx, pgxSession{client.pool}, client.schema.Qualify(statement("references")), func(r row) error {
+		var oid int64
+		var table, name string
+		if err := r.Scan(&oid, &table, &name); err != nil || s.toldKeys[oid] {
+			return err
+		}
+		s.toldKeys[oid] = true
+		s.log.Warn("pgfifo: a foreign key refers to the library's tables: lost attempts may not be counted, and "+
+			"verbs may take jobs that run; drop it, and keep the job's id without one",
+			"table", table, "constraint", name)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("fifo: look for foreign keys: %w", err)
 	}
 	return nil
 }
