@@ -78,7 +78,7 @@ func newCrew(w *Worker, set settings) *crew {
 	log := w.Client.cfg.Logger
 	c := &crew{worker: w, set: set, log: log, teller: new(teller)}
 	c.left = &leftovers{
-		stats: &w.stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]jobName),
+		stats: &w.stats, log: log, closing: make(chan struct{}), handlers: make(map[<-chan error][]string),
 	}
 	c.dialer = newDialer(w, set)
 	c.beside.dialer = c.dialer

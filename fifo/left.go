@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-
-	"github.com/pgfifo/pgfifo/groups"
 )
 
 // What a worker leaves behind: abandoned handlers that still run, and, once it ends without waiting any longer, jobs
@@ -18,19 +16,12 @@ type leftovers struct {
 
 	mu       sync.Mutex
 	closed   bool
-	handlers map[<-chan error][]jobName
-	unknown  []jobName
-	hooked   []jobName
+	handlers map[<-chan error][]string // the names of their jobs
+	unknown  []string
+	hooked   []string
 }
 
-type jobName struct {
-	groups.Key
-	id int64
-}
-
-func (n jobName) String() string { return fmt.Sprintf("%v job %d", n.Key, n.id) }
-
-func nameOf(job *Job) jobName { return jobName{job.Group(), job.ID} }
+func nameOf(job *Job) string { return fmt.Sprintf("%v job %d", job.Group(), job.ID) }
 
 // close lets go of the handlers that still run.
 func (l *leftovers) close() {
@@ -44,7 +35,7 @@ func (l *leftovers) close() {
 
 // handler notes an abandoned handler, until it returns.
 func (l *leftovers) handler(tasks []task, result <-chan error) {
-	names := make([]jobName, len(tasks))
+	names := make([]string, len(tasks))
 	for i, t := range tasks {
 		names[i] = nameOf(t.job)
 	}
@@ -88,20 +79,19 @@ func (l *leftovers) untold(a *attempt) {
 func (l *leftovers) err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var running []jobName
+	var running []string
 	for _, names := range l.handlers {
 		running = append(running, names...)
 	}
 	var parts []string
-	if len(running) > 0 {
-		parts = append(parts, "handlers abandoned: "+list(running))
+	add := func(what string, names []string) {
+		if len(names) > 0 {
+			parts = append(parts, what+": "+list(names))
+		}
 	}
-	if len(l.unknown) > 0 {
-		parts = append(parts, "outcome unknown: "+list(l.unknown))
-	}
-	if len(l.hooked) > 0 {
-		parts = append(parts, "hooks or Logger not returned: "+list(l.hooked))
-	}
+	add("handlers abandoned", running)
+	add("outcome unknown", l.unknown)
+	add("hooks or Logger not returned", l.hooked)
 	if len(parts) == 0 {
 		return nil
 	}
@@ -109,18 +99,11 @@ func (l *leftovers) err() error {
 }
 
 // list returns the first few names.
-func list(names []jobName) string {
+func list(names []string) string {
 	const most = 20
-	var b strings.Builder
-	for i, n := range names {
-		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(names)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(n.String())
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return b.String()
+	return text
 }
