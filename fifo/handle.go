@@ -23,7 +23,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
 		if t.place == stopped || i > 0 && (stop.Err() != nil || probed ||
-			a.holder.Lane().Spoiled() || a.notToBegin(t)) {
+			a.holder.Lane().Spoiled() || a.toEnd(tasks[i:i+1]) != nil) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -134,7 +134,7 @@ func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) 
 	defer report.Stop()
 	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
 	for !returned && gone == nil {
-		if a.taken(tasks) {
+		if errors.Is(a.toEnd(tasks), ErrLost) { // the group was taken from the session
 			a.holder.FreeSlot()
 		}
 		select {

@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -147,31 +146,22 @@ func (h *holding) cause(tasks []task) error {
 	return nil
 }
 
-// taken reports whether an operator has taken the tasks' group from the session.
-func (h *holding) taken(tasks []task) bool {
+// toEnd returns why an operator has the handler of the tasks end, or nil.
+func (h *holding) toEnd(tasks []task) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return errors.Is(h.cause(tasks), ErrLost)
-}
-
-// notToBegin reports whether a task is canceled already.
-func (h *holding) notToBegin(t task) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.canceled) > 0 && h.cause([]task{t}) != nil
+	return h.cause(tasks)
 }
 
 // watch lets others cancel the handler that is about to run; the returned function ends that.
 func (h *holding) watch(stop context.CancelCauseFunc, tasks []task) func() {
 	h.mu.Lock()
 	h.stop, h.lent = stop, tasks
-	switch {
+	switch cause := h.cause(tasks); {
 	case h.shutting:
 		stop(ErrShutdown)
-	default:
-		if cause := h.cause(tasks); cause != nil {
-			stop(cause)
-		}
+	case cause != nil:
+		stop(cause)
 	}
 	h.mu.Unlock()
 	return func() {

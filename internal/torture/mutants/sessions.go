@@ -143,7 +143,7 @@ var sessions = []Mutant{
 		in("internal/lease/sql/keep_slots_free.sql", "SET session = NULL", "SET session = s.session")),
 	plant("session-keeps-a-slot-that-is-not-its-own",
 		"the slot of a job that was taken from a session is its handler's until that returns",
-		test("fifo", "TestTerminateFreesTheSlot"), in("fifo/handle.go", "if a.taken(tasks) {", "if false {")),
+		test("fifo", "TestTerminateFreesTheSlot"), in("fifo/handle.go", "if errors.Is(a.toEnd(tasks), ErrLost) {", "if false {")),
 	plant("session-takes-slots", "a slot is taken that a session has",
 		test("internal/lease", "TestSessionsSlotIsTaken"),
 		in(keepSlotsFile, " AND NOT pgfifo.lives(f.session)", "")),
