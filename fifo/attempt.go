@@ -33,8 +33,7 @@ type attempt struct {
 
 // A result is what became of one job.
 type result struct {
-	job     *Job
-	place   *place
+	task
 	outcome Outcome
 	failure *failure // why, unless it succeeded
 	moved   string   // to this queue of dead letters
@@ -310,7 +309,7 @@ func (a *attempt) leave(done []task) {
 // fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
 // not counted.
 func (a *attempt) fail(t task, f *failure, delay time.Duration) {
-	r := a.add(result{job: t.job, place: t.place, failure: f, delayKnown: true, delay: delay})
+	r := a.add(result{task: t, failure: f, delayKnown: true, delay: delay})
 	a.calls, a.charged = append(a.calls, a.failCall(r, delay)), append(a.charged, t)
 	t.place.failed(r, delay, t.held.More)
 }

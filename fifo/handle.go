@@ -37,16 +37,16 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 		}
 		switch {
 		case errors.Is(notHeld, lease.ErrLost):
-			a.add(result{job: t.job, place: t.place})
+			a.add(result{task: t})
 			a.revoke(Unknown, KindLost, errors.Join(notHeld, err))
 			return
 		case errors.Is(notHeld, lease.ErrUnsettled):
-			a.add(result{job: t.job, place: t.place})
+			a.add(result{task: t})
 			a.revoke(Returned, KindError, notHeld)
 			a.broken = true
 			return
 		case err == nil && notHeld == nil:
-			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
+			a.add(result{task: t, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
 			probed = a.answered(a.results[before:])
@@ -211,7 +211,7 @@ func (a *attempt) answered(results []result) (probed bool) {
 // failed adds the failure of a job whose handler has returned with an error.
 func (a *attempt) failed(t task, err, cause error) {
 	if interrupted(cause) {
-		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: err}})
+		a.add(result{task: t, outcome: Returned, failure: &failure{err: err}})
 		t.place.outcome.More = true
 		return
 	}
@@ -315,7 +315,7 @@ func (a *attempt) partly(tasks []task, named BatchError, cause error) {
 			}
 			a.failed(t, err, cause)
 		default:
-			a.add(result{job: t.job, place: t.place, outcome: Succeeded})
+			a.add(result{task: t, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More
 			done = append(done, t)
 		}
@@ -328,7 +328,7 @@ var errNoReason = errors.New("fifo: the BatchError names the job without a reaso
 // giveBack says of the jobs that they stay where they are.
 func (a *attempt) giveBack(tasks []task) {
 	for _, t := range tasks {
-		a.add(result{job: t.job, place: t.place, outcome: Returned, failure: &failure{err: errStopped}})
+		a.add(result{task: t, outcome: Returned, failure: &failure{err: errStopped}})
 		t.place.outcome.More = true
 	}
 }
