@@ -12,44 +12,42 @@ import (
 func withTexts(args []any) []any {
 	args = slices.Clone(args)
 	for i, arg := range args {
-		text, is := arrayText(arg)
-		switch {
-		case !is:
-		case text == nil:
-			args[i] = nil
-		default:
-			args[i] = string(text)
-		}
+		args[i] = withText(arg)
 	}
 	return args
 }
 
-// arrayText reports whether an argument is an array, and returns that as a text, or nil for one that is NULL.
-func arrayText(arg any) (text []byte, is bool) {
+// withText returns an array as a text, or nil for one that is NULL, and other arguments as they are.
+func withText(arg any) any {
+	var text []byte
 	switch items := arg.(type) {
 	case []string:
-		return array.Of(items, array.Text), true
+		text = array.Of(items, array.Text)
 	case []*string:
-		return array.Of(items, func(to []byte, s *string) []byte {
+		text = array.Of(items, func(to []byte, s *string) []byte {
 			if s == nil {
 				return append(to, "NULL"...)
 			}
 			return array.Text(to, *s)
-		}), true
+		})
 	case [][]byte:
-		return array.Of(items, func(to, b []byte) []byte {
+		text = array.Of(items, func(to, b []byte) []byte {
 			if b == nil {
 				return append(to, "NULL"...)
 			}
 			return append(hex.AppendEncode(append(to, `"\\x`...), b), '"')
-		}), true
+		})
 	case []bool:
-		return array.Of(items, strconv.AppendBool), true
+		text = array.Of(items, strconv.AppendBool)
 	case []int32:
-		return array.Of(items, array.Int), true
+		text = array.Of(items, array.Int)
 	case []int64:
-		return array.Of(items, array.Int), true
+		text = array.Of(items, array.Int)
 	default:
-		return nil, false
+		return arg
 	}
+	if text == nil {
+		return nil
+	}
+	return string(text)
 }

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -15,14 +16,9 @@ const MaxBatch = 1000
 type BatchError map[int64]error
 
 func (e BatchError) Error() string {
-	ids := make([]int64, 0, len(e))
-	for id := range e {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
 	var b strings.Builder
 	fmt.Fprintf(&b, "fifo: %d of the batch failed", len(e))
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(e)) {
 		fmt.Fprintf(&b, "; job %d: %v", id, e[id])
 	}
 	return b.String()

@@ -142,9 +142,9 @@ func (c *crew) run(ctx context.Context) error {
 	<-ctx.Done()
 	c.stopping.Store(true)
 	latest := time.Now().Add(c.set.drain + grace)
-	err := c.drain(doneOf(&lanes))
+	err := c.drain(finished(lanes.Wait))
 	stopAside()
-	ended, last := doneOf(&others), time.Now().Add(lastWait)
+	ended, last := finished(others.Wait), time.Now().Add(lastWait)
 	c.source.close(min(max(time.Until(latest), lastWait), grace)) // meanwhile: Run is to return
 	if within(time.Until(last), ended) {
 		c.beside.close()
@@ -211,18 +211,14 @@ func (c *crew) leaveLanes() {
 
 // briefly has something logged by a worker that begins or ends. It waits no longer than lastWait for a Logger that
 // blocks.
-func briefly(tell func()) {
-	var telling sync.WaitGroup
-	telling.Go(tell)
-	within(lastWait, doneOf(&telling))
-}
+func briefly(tell func()) { within(lastWait, finished(tell)) }
 
-// doneOf returns a channel that is closed when all of the group are done.
-func doneOf(group *sync.WaitGroup) <-chan struct{} {
+// finished calls f in a goroutine of its own, and returns a channel that is closed when that has ended.
+func finished(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
-		group.Wait()
-		close(done)
+		defer close(done)
+		f()
 	}()
 	return done
 }

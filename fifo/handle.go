@@ -291,12 +291,10 @@ func (e BatchError) within(around []func(error) error) BatchError {
 
 // names reports whether the error is about any of the jobs.
 func names(e BatchError, tasks []task) bool {
-	for i := range tasks {
-		if _, ok := e[tasks[i].job.ID]; ok {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tasks, func(t task) bool {
+		_, named := e[t.job.ID]
+		return named
+	})
 }
 
 // partly settles a batch in which the named jobs have failed and stopped their groups.

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -215,7 +214,5 @@ func (c hooks) guard(hook string, f func()) {
 
 // guardLane is guard for a lane, which must not end with a hook that ends its goroutine.
 func (c hooks) guardLane(hook string, f func()) {
-	var calling sync.WaitGroup
-	calling.Go(func() { c.guard(hook, f) })
-	calling.Wait()
+	<-finished(func() { c.guard(hook, f) })
 }
