@@ -26,9 +26,6 @@ type attempt struct {
 	charged []task       // whose failures are among the calls
 	now     bool         // the groups are to be tried again before any other
 	broken  bool         // the transaction is lost, but not to a crash
-
-	oneResult [1]result // most have one
-	oneCall   [1]lease.Call
 }
 
 // A result is what became of one job.
@@ -74,12 +71,6 @@ func (a *attempt) unsettle(why error) {
 			r.place.outcome = schedule.Outcome{More: true}
 		}
 	}
-}
-
-func newAttempt(s *seat, claim []place) *attempt {
-	a := &attempt{seat: s, claim: claim}
-	a.results, a.calls = a.oneResult[:0], a.oneCall[:0]
-	return a
 }
 
 // run runs the handlers of the jobs that were claimed, if they may run. stop ends between the jobs of a batch.

@@ -21,8 +21,7 @@ type seat struct {
 	telling atomic.Pointer[attempt] // of which hooks or loggers are told; nil: of none
 	ended   atomic.Bool             // it takes no more, and nothing of it is under way
 	beating atomic.Bool
-	claims  [2][]place // what is claimed and what is next, to be used again
-	begun   int        // claims of which a handler began
+	begun   int // claims of which a handler began
 
 	wake atomic.Pointer[context.CancelFunc] // nil unless the lane waits for work
 	holding
@@ -113,7 +112,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	turns, queue := s.crew.turns, turn.Queue
 	defer func() { turns.Free(queue) }()
 	bg := context.WithoutCancel(ctx) // what is begun is ended, whatever happens to ctx
-	claim, spare := places(s.claims[0][:0], turn), s.claims[1]
+	claim := places(turn)
 	hold, begun, err := s.step(bg, nil, turn.Request())
 	if err != nil {
 		s.giveUp(claim, begun, err)
@@ -121,11 +120,11 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 	}
 	defer s.have(nil)
 	for {
-		a := newAttempt(s, claim)
+		a := &attempt{seat: s, claim: claim}
 		a.run(ctx, bg, hold)
 		s.have(nil)
 		ran = ran || a.ran
-		next := s.upcoming(queue, claim, s.next(ctx, claim, a), spare[:0])
+		next := s.upcoming(queue, claim, s.next(ctx, claim, a))
 		wasPutBack := s.putBackIn(tuning.Wait, next)
 		var settled bool
 		hold, settled, err = s.step(bg, a.calls, next.request)
@@ -157,8 +156,7 @@ func (s *seat) work(ctx context.Context, turn *schedule.Turn) (ran bool, err err
 		if next.turn == nil {
 			return ran, err
 		}
-		claim, spare = next.claim, claim
-		s.claims = [2][]place{claim, spare}
+		claim = next.claim
 	}
 }
 
@@ -183,15 +181,13 @@ func (s *seat) done(claim []place) {
 }
 
 // places returns the places of a turn and those with it.
-func places(to []place, turn *schedule.Turn) []place {
-	for _, t := range turn.All() {
-		to = append(to, place{turn: t})
+func places(turn *schedule.Turn) []place {
+	turns := turn.All()
+	claim := make([]place, len(turns))
+	for i, t := range turns {
+		claim[i].turn = t
 	}
-	return to
-}
-
-func taken(claim []place, turn *schedule.Turn) bool {
-	return slices.ContainsFunc(claim, func(p place) bool { return p.turn == turn })
+	return claim
 }
 
 // giveUp gives back what could not be claimed. begun says that the claim was under way: else nothing is known of its

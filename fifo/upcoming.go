@@ -21,12 +21,12 @@ type upcoming struct {
 	kept    []place // the places of the turn before, if it is the same groups' again
 }
 
-func (s *seat) upcoming(behind string, worked []place, turn *schedule.Turn, to []place) (u upcoming) {
+func (s *seat) upcoming(behind string, worked []place, turn *schedule.Turn) (u upcoming) {
 	if turn == nil {
 		return upcoming{}
 	}
-	u = upcoming{turn: turn, claim: places(to, turn), request: turn.Request(), behind: behind}
-	if taken(worked, turn) {
+	u = upcoming{turn: turn, claim: places(turn), request: turn.Request(), behind: behind}
+	if slices.ContainsFunc(worked, func(p place) bool { return p.turn == turn }) {
 		u.kept = worked
 	}
 	return u
