@@ -113,7 +113,7 @@ func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
 		goOn(claim)
 		return
 	case a.queue.blocks(&hold.Held): // no other job is in the claim: one that has failed is claimed alone
-		a.fail(task{job: a.queue.newJob(&hold.Held), place: &claim[hold.N], held: &hold.Held}, usedUp, 0)
+		a.fail(a.task(&hold.Held), usedUp, 0)
 		return
 	}
 	switch err := a.mark(ctx); {
@@ -132,14 +132,21 @@ func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
 	a.ran = true
 	a.begun++
 	goOn(claim) // unless its handler runs, and says something else
-	jobs := a.queue.newJobs(claim, hold)
-	a.results = slices.Grow(a.results, len(jobs))
+	tasks := []task{a.task(&hold.Held)}
+	for i := range hold.Rest {
+		tasks = append(tasks, a.task(&hold.Rest[i]))
+	}
 	if a.queue.BatchHandler != nil {
-		a.handleSlice(ctx, jobs)
+		a.handleSlice(ctx, tasks)
 		a.answered(a.results)
 	} else {
-		a.handleEach(stop, ctx, jobs)
+		a.handleEach(stop, ctx, tasks)
 	}
+}
+
+// task returns a job that the claim has.
+func (a *attempt) task(h *lease.Held) task {
+	return task{newJob(h, a.queue.maxAttempts(h)), &a.claim[h.N], h}
 }
 
 // overtakes reports whether a head that is held may have overtaken another job of its group.
@@ -174,7 +181,7 @@ func (a *attempt) lost(lost []*lease.Held) {
 	a.now = true
 	goOn(a.claim)
 	for _, h := range lost {
-		t := task{job: a.queue.newJob(h), place: &a.claim[h.N], held: h}
+		t := a.task(h)
 		a.doing.Store(t.job)
 		a.fail(t, &failure{kind: KindLost, err: diedError{}}, a.delay(t.place, t.job, diedError{}))
 	}

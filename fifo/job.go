@@ -82,11 +82,12 @@ func scanJob(r row) (j Job, err error) {
 	return j, nil
 }
 
-// fill makes j the Job of what is held, with the attempts that it may have.
-func (j *Job) fill(h *lease.Held, maxAttempts int) {
-	j.Queue, j.GroupID, j.ID, j.Payload = h.Queue, h.GroupID, h.ID, h.Payload
-	j.Attempts, j.MaxAttempts, j.EnqueuedAt, j.RunAt = h.Attempts, maxAttempts, h.EnqueuedAt, h.RunAt
-	j.Headers, j.Priority = decodeHeaders(h.Headers), h.Priority
+// newJob returns the Job of what is held, with the attempts that it may have.
+func newJob(h *lease.Held, maxAttempts int) *Job {
+	return &Job{
+		Queue: h.Queue, GroupID: h.GroupID, ID: h.ID, Payload: h.Payload, Headers: decodeHeaders(h.Headers),
+		RunAt: h.RunAt, Attempts: h.Attempts, MaxAttempts: maxAttempts, Priority: h.Priority, EnqueuedAt: h.EnqueuedAt,
+	}
 }
 
 // A Failure is an attempt that failed or was lost.

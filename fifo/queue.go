@@ -172,23 +172,3 @@ func (q Queue) withDefaults(w *Worker) Queue {
 }
 
 func (q *Queue) maxAttempts(h *lease.Held) int { return cmp.Or(h.MaxAttempts, q.MaxAttempts) }
-
-func (q *Queue) newJob(h *lease.Held) *Job {
-	job := new(Job)
-	job.fill(h, q.maxAttempts(h))
-	return job
-}
-
-func (q *Queue) newJobs(claim []place, hold *lease.Hold) []task {
-	n := 1 + len(hold.Rest)
-	tasks, jobs := make([]task, n), make([]Job, n)
-	for i := range tasks {
-		h := &hold.Held
-		if i > 0 {
-			h = &hold.Rest[i-1]
-		}
-		jobs[i].fill(h, q.maxAttempts(h))
-		tasks[i] = task{&jobs[i], &claim[h.N], h}
-	}
-	return tasks
-}
