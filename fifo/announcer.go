@@ -25,7 +25,6 @@ import (
 // often.
 type announcer struct {
 	client *Client
-	off    bool
 	wake   chan struct{} // there is something new
 	stop   chan struct{} // closed by close
 	ctx    context.Context
@@ -56,7 +55,7 @@ type openTx struct {
 const openFor = 60 * tuning.Long
 
 func (a *announcer) init(c *Client) {
-	a.client, a.off = c, c.cfg.PollOnly
+	a.client = c
 	a.wake, a.stop = make(chan struct{}, 1), make(chan struct{})
 	a.pending, a.untold, a.open = make(hints), make(hints), make(map[int64]*openTx)
 	a.ctx, a.cancel = context.WithCancel(context.Background())
@@ -135,7 +134,7 @@ func (a *announcer) ended(committed, aborted []int64) {
 
 // start has the announcer look at what is new, or returns false if there is none. The caller holds the lock.
 func (a *announcer) start() bool {
-	if a.off || a.closed {
+	if a.client.cfg.PollOnly || a.closed {
 		return false
 	}
 	if !a.running {

@@ -218,15 +218,14 @@ func (c *Client) connect(ctx context.Context) (*pgxpool.Conn, error) {
 // checkTx is check in a transaction of the caller's, on a connection on which texts arrive as they are sent. One of pgx
 // tells that by itself; one of database/sql is asked once, so others of the same client have to be like it.
 func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
-	if tx.pgxTx != nil {
+	switch {
+	case tx.pgxTx != nil:
 		if conn := tx.pgxTx.Conn(); conn != nil {
 			if err := conforming.Encoding(conn.PgConn()); err != nil {
 				return err
 			}
 		}
-		return c.check(ctx, tx.db)
-	}
-	if c.err == nil && !c.asked.Load() {
+	case c.err == nil && !c.asked.Load():
 		var strings, encoding string
 		if err := tx.db.QueryRow(ctx, conforming.SettingsSQL).Scan(&strings, &encoding); err != nil {
 			return err
