@@ -294,10 +294,8 @@ func (a *announcer) idle() (d time.Duration, more bool) {
 
 // wait returns when the time is over or something new comes, or false if the announcer is to end.
 func (a *announcer) wait(d time.Duration, wake <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-wake:
 	case <-a.stop:
 		return false

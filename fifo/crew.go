@@ -225,12 +225,10 @@ func finished(f func()) <-chan struct{} {
 
 // within waits for done, and reports whether that came in time.
 func within(d time.Duration, done <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 	}
 	select {
 	case <-done: // at the same time

@@ -335,7 +335,17 @@ type Stats struct {
 
 // Stats returns a snapshot of the counters.
 func (w *Worker) Stats() Stats {
-	s := w.stats.snapshot()
+	c := &w.stats
+	s := Stats{
+		Running:   int(c.running.Load()),
+		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
+		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(), Snoozed: c.outcomes[Snoozed].Load(),
+		Blocked: c.outcomes[Blocked].Load(), Discarded: c.outcomes[Discarded].Load(),
+		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
+		Claims: c.claims.Load(), Missed: c.missed.Load(), Troubles: c.troubles.Load(),
+		Overdue: int(c.overdue.Load()), TimesOverdue: c.timesOverdue.Load(),
+		Abandoned: int(c.abandoned.Load()), TimesAbandoned: c.timesAbandoned.Load(),
+	}
 	for i, c := range w.lanes.crews() {
 		s.Lanes += c.connected()
 		s.Probed = append(s.Probed, c.turns.Probed()...)
@@ -355,19 +365,6 @@ type counters struct {
 
 	overdue, timesOverdue     atomic.Int64
 	abandoned, timesAbandoned atomic.Int64
-}
-
-func (c *counters) snapshot() Stats {
-	return Stats{
-		Running:   int(c.running.Load()),
-		Succeeded: c.outcomes[Succeeded].Load(), Retried: c.outcomes[Retried].Load(),
-		Buried: c.outcomes[Buried].Load(), Returned: c.outcomes[Returned].Load(), Snoozed: c.outcomes[Snoozed].Load(),
-		Blocked: c.outcomes[Blocked].Load(), Discarded: c.outcomes[Discarded].Load(),
-		Unknown: c.outcomes[Unknown].Load(), Lost: c.lost.Load(),
-		Claims: c.claims.Load(), Missed: c.missed.Load(), Troubles: c.troubles.Load(),
-		Overdue: int(c.overdue.Load()), TimesOverdue: c.timesOverdue.Load(),
-		Abandoned: int(c.abandoned.Load()), TimesAbandoned: c.timesAbandoned.Load(),
-	}
 }
 
 // parallelDials bounds how many connections are opened at once: each is a process that PostgreSQL forks.
