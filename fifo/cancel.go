@@ -53,7 +53,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 	}
 	const verb = "terminate the holder of"
 	kept := false
-	err := s.read(ctx, verb, statement("kept"), func(r row) error { return r.Scan(&kept) }, s.queue, s.group)
+	err := s.read(ctx, verb, statement("kept"), into(&kept), s.queue, s.group)
 	if err != nil {
 		return false, err
 	}
@@ -66,7 +66,7 @@ func (s Scope) Terminate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	ended := false
-	err = s.read(ctx, verb, statement("terminate"), func(r row) error { return r.Scan(&ended) }, s.queue, s.group)
+	err = s.read(ctx, verb, statement("terminate"), into(&ended), s.queue, s.group)
 	if err != nil || !kept {
 		return ended, err
 	}

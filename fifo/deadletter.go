@@ -194,8 +194,6 @@ func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err = s.change(ctx, "delete dead letters of", statement("delete_dead_letters"), func(r row) error {
-		return r.Scan(&n)
-	}, args...)
+	err = s.change(ctx, "delete dead letters of", statement("delete_dead_letters"), into(&n), args...)
 	return n, err
 }

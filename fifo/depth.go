@@ -43,9 +43,7 @@ func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
 
 func (s Scope) measure(ctx context.Context, sql string, args ...any) (d Depth, err error) {
 	var oldest, due *time.Time
-	err = s.read(ctx, "measure", sql, func(r row) error {
-		return r.Scan(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due, &d.More)
-	}, args...)
+	err = s.read(ctx, "measure", sql, into(&d.Jobs, &d.Groups, &d.DeadLetters, &oldest, &due, &d.More), args...)
 	if err != nil {
 		return Depth{}, err
 	}

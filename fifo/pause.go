@@ -57,8 +57,8 @@ func (s Scope) pause(ctx context.Context, verb, reason string) (p pausing, err e
 	if err := checkReason(reason); err != nil {
 		return pausing{}, err
 	}
-	err = s.change(ctx, verb, statement("pause"), func(r row) error { return r.Scan(&p.was, &p.xid, &p.at, &p.jobs) },
-		s.queue, s.group, reason, MaxQueued)
+	did := into(&p.was, &p.xid, &p.at, &p.jobs)
+	err = s.change(ctx, verb, statement("pause"), did, s.queue, s.group, reason, MaxQueued)
 	return p, err
 }
 
@@ -92,8 +92,7 @@ func (s Scope) Resume(ctx context.Context) (bool, error) {
 func (s Scope) Purge(ctx context.Context) (n int, err error) {
 	xid := int64(0)
 	err = s.unblocking(ctx, "purge", func(s Scope) error {
-		return s.change(ctx, "purge", statement("purge"), func(r row) error { return r.Scan(&n, &xid) },
-			s.queue, s.groupOrNull())
+		return s.change(ctx, "purge", statement("purge"), into(&n, &xid), s.queue, s.groupOrNull())
 	})
 	if err != nil {
 		return 0, err

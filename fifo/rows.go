@@ -51,6 +51,11 @@ func each(ctx context.Context, db querier, sql string, f func(row) error, args .
 	return answer.Err()
 }
 
+// into reads a row into these places.
+func into(dest ...any) func(row) error {
+	return func(r row) error { return r.Scan(dest...) }
+}
+
 // A pgxSession is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
 type pgxSession struct{ pgxQuerier }
 

@@ -183,7 +183,7 @@ func (s Scope) change(ctx context.Context, verb, sql string, f func(row) error, 
 
 // alter is change for a statement that answers with the transaction's id, or with no row if it has done nothing: 0.
 func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (xid int64, err error) {
-	err = s.change(ctx, verb, sql, func(r row) error { return r.Scan(&xid) }, args...)
+	err = s.change(ctx, verb, sql, into(&xid), args...)
 	return xid, err
 }
 

@@ -164,8 +164,7 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 	}
 	if !stored.found {
 		done := false
-		err := s.change(ctx, verb, statement("configure"), func(r row) error { return r.Scan(&done) },
-			append([]any{s.queue}, want.columns()...)...)
+		err := s.change(ctx, verb, statement("configure"), into(&done), append([]any{s.queue}, want.columns()...)...)
 		if err != nil || done {
 			return err
 		}
@@ -230,7 +229,7 @@ func (s Scope) reconfigure(ctx context.Context, verb string, from, to Settings) 
 		args = append(args, have[i], want[i])
 	}
 	err = s.together(ctx, verb, func(s Scope) error {
-		err := s.change(ctx, verb, statement("reconfigure"), func(r row) error { return r.Scan(&done) }, args...)
+		err := s.change(ctx, verb, statement("reconfigure"), into(&done), args...)
 		if err != nil || !done || to.Limit > 0 {
 			return err
 		}

@@ -20,7 +20,7 @@ func (s Scope) WaitEmpty(ctx context.Context) error {
 	}
 	for gap := tuning.Rest; ; gap = min(gap+gap/4, tuning.Wait) { // it waits at most a quarter longer than needed
 		some := false
-		err := s.read(ctx, verb, statement("any"), func(r row) error { return r.Scan(&some) }, s.queue, low, high)
+		err := s.read(ctx, verb, statement("any"), into(&some), s.queue, low, high)
 		if err != nil || !some {
 			return err
 		}
