@@ -119,44 +119,36 @@ func (s *sweeper) tellReferences(ctx context.Context) error {
 
 var errSweeping = errors.New("fifo: another worker is sweeping")
 
-// spent reports whether a part of a sweep that began then has used up its time: all parts together may take a
-// twentieth of the interval. What is left waits for the next sweep.
-func (s *sweeper) spent(begin time.Time) bool {
-	return time.Since(begin) > s.set.sweep/time.Duration((1+len(expiring))*tuning.Spare)
-}
-
 // sweep does a bounded amount of housekeeping in short transactions, and goes on where it was the last time.
-func (s *sweeper) sweep(ctx context.Context) (failed error) {
+func (s *sweeper) sweep(ctx context.Context) error {
 	client := s.worker.Client
 	bound := strconv.FormatInt(s.set.bounds.ServerSilence.Milliseconds(), 10)
-	for begin := time.Now(); ; {
-		n := int64(0)
-		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			var alone bool
-			err := tx.QueryRow(ctx, statement("sweep"), "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
-			if err != nil {
-				return err
-			}
-			if !alone {
-				return errSweeping
-			}
-			n, s.after, err = schedule.Collect(ctx, tx, client.schema, s.set.groupIdle, s.after, tuning.Rows)
-			return err
-		})
-		if errors.Is(err, errSweeping) {
-			return nil
+	_, failed := s.inSteps(ctx, func(tx pgx.Tx) (n int64, more bool, err error) {
+		var alone bool
+		err = tx.QueryRow(ctx, statement("sweep"), "pgfifo sweep "+client.schema.String(), bound).Scan(&alone)
+		if err != nil {
+			return 0, false, err
 		}
-		if err != nil { // what has expired does not wait for that
-			s.after, failed = groups.Key{}, err
-			break
+		if !alone {
+			return 0, false, errSweeping
 		}
-		if n == 0 || s.after == (groups.Key{}) || s.spent(begin) {
-			break
-		}
+		n, s.after, err = schedule.Collect(ctx, tx, client.schema, s.set.groupIdle, s.after, tuning.Rows)
+		return n, n > 0 && s.after != (groups.Key{}), err
+	})
+	if errors.Is(failed, errSweeping) {
+		return nil
+	}
+	if failed != nil { // what has expired does not wait for that
+		s.after = groups.Key{}
 	}
 	for _, name := range expiring {
-		n, err := s.expire(ctx, name)
-		failed = errors.Join(failed, err)
+		n, err := s.inSteps(ctx, func(tx pgx.Tx) (int64, bool, error) {
+			tag, err := tx.Exec(ctx, client.schema.Qualify(statement(name)), tuning.Rows)
+			return tag.RowsAffected(), tag.RowsAffected() >= tuning.Rows, err
+		})
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("fifo: %s: %w", strings.ReplaceAll(name, "_", " "), err))
+		}
 		if n > 0 && name == "expire_dead_letters" {
 			s.log.Info("pgfifo: dead letters expired", "count", n)
 		}
@@ -164,23 +156,25 @@ func (s *sweeper) sweep(ctx context.Context) (failed error) {
 	return failed
 }
 
-// expiring are the statements that delete what has expired, one for each table.
+// expiring are the statements that delete what has expired, one for each table: tuning.Rows rows at most.
 var expiring = []string{"expire_dedup", "expire_dead_letters"}
 
-// expire deletes what has expired, in transactions of tuning.Rows rows at most, and returns how many those were.
-func (s *sweeper) expire(ctx context.Context, name string) (all int64, err error) {
-	client := s.worker.Client
+// inSteps calls f in one transaction after another while there is more, and returns how many rows they have deleted.
+// All parts of a sweep together may take a twentieth of the interval. What is left waits for the next sweep.
+func (s *sweeper) inSteps(
+	ctx context.Context, f func(pgx.Tx) (n int64, more bool, err error),
+) (all int64, err error) {
 	for begin := time.Now(); ; {
-		n := int64(0)
-		err := pgx.BeginTxFunc(ctx, client.pool, readCommitted, func(tx pgx.Tx) error {
-			tag, err := tx.Exec(ctx, client.schema.Qualify(statement(name)), tuning.Rows)
-			n = tag.RowsAffected()
+		n, more := int64(0), false
+		err := pgx.BeginTxFunc(ctx, s.worker.Client.pool, readCommitted, func(tx pgx.Tx) (err error) {
+			n, more, err = f(tx)
 			return err
 		})
 		if err != nil {
-			return all, fmt.Errorf("fifo: %s: %w", strings.ReplaceAll(name, "_", " "), err)
+			return all, err
 		}
-		if all += n; n < tuning.Rows || s.spent(begin) {
+		spent := time.Since(begin) > s.set.sweep/time.Duration((1+len(expiring))*tuning.Spare)
+		if all += n; !more || spent {
 			return all, nil
 		}
 	}
