@@ -39,7 +39,7 @@ func (b *book) init(limit int) {
 	b.floors = floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1}
 	b.rooms = rooms{line: &b.line, limit: limit}
 	b.lanes.line, b.lanes.probes.line = &b.line, &b.line
-	b.lanes.bounds, b.lanes.limits = make(map[string]Lanes), make(limits)
+	b.lanes.bounds = make(map[string]Lanes)
 	b.wake = newBell()
 }
 
@@ -54,7 +54,7 @@ func (b *book) take() *Turn {
 	}
 	b.begin(turn)
 	groups := b.batches[turn.Queue].Groups
-	if groups > 1 && !turn.noCompany && !turn.groupSlot && b.lanes.probes.of(turn.Queue) == nil {
+	if groups > 1 && !turn.noCompany && !turn.groupSlot && !b.line.row(turn.Queue).probe.open {
 		b.gather(turn, groups)
 	}
 	b.line.pay(turn)
@@ -91,17 +91,18 @@ func (b *book) begin(turn *Turn) {
 
 // prepareClaim gives the turn to a lane: it forgets what was for the last claim, and says what this one may take.
 func (b *book) prepareClaim(turn *Turn) {
+	queue := b.line.row(turn.Queue)
 	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
 	turn.floor, turn.safe = b.floors.get(turn.Key), b.floors.safe
 	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.trouble.forget()
 	turn.allowed = turn.suspect || b.suspects == nil
-	turn.with, turn.jobs, turn.slot = nil, b.batches[turn.Queue].Jobs, b.lanes.limits.has(turn.Queue)
-	turn.groupSlot, turn.full = b.lanes.limits.ofGroup(turn.Queue) > 0, false
+	turn.with, turn.jobs, turn.slot = nil, b.batches[turn.Queue].Jobs, queue.slots.limited
+	turn.groupSlot, turn.full = queue.slots.groupLimit > 0, false
 	if turn.groupSlot {
 		turn.floor, turn.jobs = floor{}, 1 // what is done tells nothing of lower ids
 	}
-	if turn.single > 0 || b.lanes.probes.of(turn.Queue) != nil {
+	if turn.single > 0 || queue.probe.open {
 		turn.jobs = 1
 	}
 }
@@ -110,10 +111,11 @@ func (b *book) prepareClaim(turn *Turn) {
 // than its part if other lanes have nothing to do.
 func (b *book) gather(turn *Turn, groups int) {
 	lanes := 1
-	if b.lanes.may(turn.Queue) {
+	queue := b.line.row(turn.Queue)
+	if b.lanes.may(queue) {
 		lanes += len(b.waiting)
 	}
-	even := (b.line.row(turn.Queue).len() + lanes) / lanes
+	even := (queue.len() + lanes) / lanes
 	for range min(groups, even) - 1 {
 		next := b.line.company(turn.Queue)
 		if next == nil {
@@ -149,7 +151,7 @@ func (b *book) put(turn *Turn) {
 		b.unlink(other)
 	}
 	b.known[turn.Key] = turn
-	if len(b.waiting) > 0 && b.lanes.may(turn.Queue) {
+	if len(b.waiting) > 0 && b.lanes.may(b.line.row(turn.Queue)) {
 		if !b.allow(turn) {
 			return
 		}
@@ -190,7 +192,7 @@ func (b *book) unlink(turn *Turn) {
 
 func (b *book) unwatch(turn *Turn) {
 	delete(b.watched.turns, turn)
-	b.lanes.limits.looked(turn)
+	b.line.row(turn.Queue).slots.looked(turn)
 }
 
 // due puts the groups in line whose time has come, and returns how long it is until the next one, or probe, or -1.
@@ -253,7 +255,7 @@ func (b *book) offer(c Candidate, reranked map[*row]bool) (news bool) {
 	if c.Paused {
 		return false
 	}
-	b.lanes.limits.set(c.Queue, c.Slot, c.GroupLimit)
+	b.line.row(c.Queue).slots.set(c.Slot, c.GroupLimit)
 	turn := b.known[c.Key]
 	switch {
 	case c.GroupLimit > 0 && (c.Holder != 0 || b.full(turn, c)):
@@ -339,7 +341,7 @@ func (b *book) done(turn *Turn, o Outcome) {
 		return
 	}
 	if o.Over {
-		if turn.hinted = hinted; b.lanes.limits.ask(turn) {
+		if turn.hinted = hinted; b.line.row(turn.Queue).slots.ask(turn) {
 			b.watch(turn, 0)
 		} else {
 			b.put(turn)

@@ -16,7 +16,6 @@ type lanes struct {
 	of     int   // in all
 	busy   int
 	bounds map[string]Lanes // of queues that have any
-	limits limits
 	probes probes
 }
 
@@ -25,31 +24,22 @@ func (l *lanes) begin(queue string) { l.change(queue, 1) }
 func (l *lanes) end(queue string) { l.change(queue, -1) }
 
 func (l *lanes) change(queue string, by int) {
-	l.line.row(queue).work(by * laneParts)
+	r := l.line.row(queue)
+	r.work(by * laneParts)
+	r.slots.change(by)
 	l.busy += by
-	l.limits.change(queue, by)
-}
-
-func (l *lanes) working(queue string) int {
-	if r := l.line.rows[queue]; r != nil {
-		return r.working / laneParts
-	}
-	return 0
 }
 
 // may reports whether a free lane may begin to work the queue: it is not at its limit, is not probed, or the next probe
 // is due, has not its Max, and either is short of its Min, or the other queues can still have theirs.
-func (l *lanes) may(queue string) bool {
-	if l.limits.full(queue) {
-		return false
-	}
-	if p := l.probes.of(queue); p != nil && !p.ready() {
+func (l *lanes) may(queue *row) bool {
+	if queue.slots.full() || queue.probe.open && !queue.probe.ready() {
 		return false
 	}
 	if len(l.bounds) == 0 {
 		return true
 	}
-	b, working := l.bounds[queue], l.working(queue)
+	b, working := l.bounds[queue.name], queue.lanes()
 	if b.Max > 0 && working >= b.Max {
 		return false
 	}
@@ -58,7 +48,7 @@ func (l *lanes) may(queue string) bool {
 	}
 	free := l.of - l.busy - 1
 	for other, b := range l.bounds {
-		free -= max(0, b.Min-l.working(other))
+		free -= max(0, b.Min-l.line.row(other).lanes())
 	}
 	return free >= 0
 }

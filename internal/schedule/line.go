@@ -75,7 +75,8 @@ type row struct {
 	paused     bool   // a group left it since the last look because it was paused
 	refill     refill // of a share that has overflowed
 
-	probe probe
+	probe probe // of a queue
+	slots slots // of a queue
 }
 
 // laneParts is how many parts the time of a lane has, which the rows share that it works for at once.
@@ -87,6 +88,9 @@ func (r *row) len() int {
 	}
 	return r.fresh.len() + r.seenBefore.len() + r.ranked
 }
+
+// lanes returns how many lanes work the row.
+func (r *row) lanes() int { return r.working / laneParts }
 
 // part returns the row itself, or that of the share which has the next turn.
 func (r *row) part() *row {
@@ -145,15 +149,15 @@ func (r *row) work(by int) {
 }
 
 // anybody may have a lane.
-func anybody(string) bool { return true }
+func anybody(*row) bool { return true }
 
 // leastUsed returns what the row has used that has used least, of those that have groups in line and may have a lane,
 // or the longest Duration.
-func (l *line) leastUsed(may func(name string) bool) time.Duration {
+func (l *line) leastUsed(may func(*row) bool) time.Duration {
 	now, least := time.Now(), time.Duration(math.MaxInt64)
 	for _, r := range l.round {
 		r.charge(now)
-		if r.used < least && may(r.name) {
+		if r.used < least && may(r) {
 			least = r.used
 		}
 	}
@@ -161,14 +165,14 @@ func (l *line) leastUsed(may func(name string) bool) time.Duration {
 }
 
 // next returns the row that has the next turn, of those that may have a lane, or nil.
-func (l *line) next(may func(name string) bool) *row {
+func (l *line) next(may func(*row) bool) *row {
 	least := l.leastUsed(may)
 	if least == math.MaxInt64 {
 		return nil
 	}
 	l.least = least
 	for _, r := range l.round {
-		if (r.used <= least+evenWithin || r == l.first) && may(r.name) {
+		if (r.used <= least+evenWithin || r == l.first) && may(r) {
 			return r
 		}
 		r.used = max(r.used, least)
@@ -177,7 +181,7 @@ func (l *line) next(may func(name string) bool) *row {
 }
 
 // pop takes the next turn of a row that may have one, or returns nil.
-func (l *line) pop(may func(name string) bool) *Turn {
+func (l *line) pop(may func(*row) bool) *Turn {
 	if r := l.next(may); r != nil {
 		return l.take(r, r.part())
 	}

@@ -47,17 +47,6 @@ type probes struct {
 	sick atomic.Int64 // queues of which some group has said that it is unavailable
 }
 
-// of returns how a queue is probed, or nil if it has full speed.
-func (s *probes) of(queue string) *probe {
-	if s.open == 0 {
-		return nil
-	}
-	if r := s.line.rows[queue]; r != nil && r.probe.open {
-		return &r.probe
-	}
-	return nil
-}
-
 // answer enters what Turns.Answer says, and returns what that does.
 func (s *probes) answer(turn *Turn, up bool) (probed, changed bool) {
 	p := &s.line.row(turn.Queue).probe
@@ -104,18 +93,18 @@ func (s *probes) recover(p *probe) {
 
 // take has a turn that a lane gets be the probe of its queue, and reports whether it is one.
 func (s *probes) take(turn *Turn) bool {
-	p := s.of(turn.Queue)
-	if p != nil {
+	p := &s.line.row(turn.Queue).probe
+	if p.open {
 		turn.probe, p.turn, p.at = p.nth, turn, time.Now().Add(probeTime)
 	}
-	return p != nil
+	return p.open
 }
 
 // landed says that a lane has nothing more to do with a turn. It reports whether that was a probe without an answer:
 // then the next one may begin.
 func (s *probes) landed(turn *Turn) bool {
-	p := s.of(turn.Queue)
-	if p == nil || p.turn != turn {
+	p := &s.line.row(turn.Queue).probe
+	if p.turn != turn {
 		return false
 	}
 	p.turn, p.at = nil, time.Now()

@@ -46,7 +46,7 @@ func (b *book) joinTeam(turn *Turn, id int64, more bool) {
 		next = nil
 	}
 	switch {
-	case !more || turn.team.lanes >= b.lanes.limits.ofGroup(turn.Queue):
+	case !more || turn.team.lanes >= b.line.row(turn.Queue).slots.groupLimit:
 	case next == nil:
 		b.put(&Turn{Key: turn.Key, share: turn.share, head: id + 1, groupSlot: true})
 	case next.full && next.nextLocked > 0: // that has met this job before it was started
@@ -131,7 +131,7 @@ func (b *book) announceToTeam(turn *Turn, key groups.Key, id int64) bool {
 		return false
 	case turn != nil && turn.state == dueLater && !turn.full && id > turn.head:
 		return false
-	case m != nil && m.lanes >= b.lanes.limits.ofGroup(key.Queue):
+	case m != nil && m.lanes >= b.line.row(key.Queue).slots.groupLimit:
 		m.again = true
 		return true
 	case turn == nil:

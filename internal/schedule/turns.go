@@ -130,14 +130,14 @@ func (t *Turns) TryNext() *Turn {
 func (t *Turns) Over(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lanes.limits.over(queue)
+	t.line.row(queue).slots.over()
 }
 
 // Under says that a claim has a slot of a queue.
 func (t *Turns) Under(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lanes.limits.under(queue) {
+	if t.line.row(queue).slots.under() {
 		t.dispatch()
 	}
 }
@@ -253,8 +253,9 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	queue := was.Queue
+	r := t.line.row(queue)
 	t.lanes.end(queue)
-	stay = t.lanes.may(queue) && t.lanes.probes.of(queue) == nil
+	stay = t.lanes.may(r) && !r.probe.open
 	if more && stay && t.lanes.usedLess(was) {
 		t.lanes.begin(queue)
 		return nil, stay
