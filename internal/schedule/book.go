@@ -9,7 +9,7 @@ import (
 )
 
 // A book has what Turns know of groups and lanes. It moves each group from one place to another: in line, with a lane,
-// due later, held elsewhere, or out of the book. Its methods but init are called with the lock of the Turns.
+// due later, held elsewhere, or out of the book. Its methods are called with the lock of the Turns.
 type book struct {
 	known     map[groups.Key]*Turn // every group in the line, with a lane, due later or held elsewhere
 	line      line                 // ready, in order
@@ -26,21 +26,6 @@ type book struct {
 	poll      time.Duration
 	worked    bool // a job was worked since the last View
 	wake      bell // rings when the scout is to look at the Turns
-}
-
-// init makes an empty book ready, whose line has up to limit groups of each queue.
-func (b *book) init(limit int) {
-	now := time.Now()
-	b.known, b.teams, b.batches = make(map[groups.Key]*Turn), make(map[groups.Key]*team), make(map[string]Batch)
-	b.line = newLine()
-	b.parked = parked{most: maxParked, earlier: newBell()}
-	b.suspected = make(map[*Turn]bool)
-	b.watched = watched{turns: make(map[*Turn]bool), checking: make(map[groups.Key]*Turn)}
-	b.floors = floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1}
-	b.rooms = rooms{line: &b.line, limit: limit}
-	b.lanes.line, b.lanes.probes.line = &b.line, &b.line
-	b.lanes.bounds = make(map[string]Lanes)
-	b.wake = newBell()
 }
 
 // take gives the next turn to a lane, or returns nil.

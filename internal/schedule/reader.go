@@ -21,8 +21,11 @@ type reader struct {
 	// Poll is the longest time between two walks, or two looks where walks take longer than a hundredth of it.
 	Poll time.Duration
 
-	refusals
-	news int // candidates that were news, so far
+	// Trouble is told of a group whose row the server refuses to make ready for a claim.
+	Trouble func(key groups.Key, err error)
+
+	refused map[groups.Key]trouble // groups of such rows
+	news    int                    // candidates that were news, so far
 }
 
 // Bound returns how long ago Looked is at most while Run is under way and the server answers: twice Poll and 2 seconds.

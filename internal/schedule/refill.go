@@ -25,30 +25,24 @@ type refill struct {
 // leastRefill is how many groups a refill reads at least: a round trip is to be worth it.
 const leastRefill = tuning.Rows / tuning.Many
 
-// refills makes them, one after the other.
-type refills struct {
-	*reader
-	rhythm
-}
-
 // nextRefill returns how long the next refill has to wait.
-func (r *refills) nextRefill(view View) time.Duration {
+func (s *Scout) nextRefill(view View) time.Duration {
 	switch {
 	case view.refill.share == nil:
 		return tuning.Wait
 	case !view.Idle && view.Ready >= tuning.Rows:
-		return tuning.Few*r.cost - time.Since(r.walked)
+		return tuning.Few*s.refilled.cost - time.Since(s.refilled.walked)
 	}
 	return 0
 }
 
-// refill reads the next batch of a refill.
-func (r *refills) refill(ctx context.Context, conn *pgx.Conn, view View) (err error) {
+// refill reads the next batch of the refill that comes next.
+func (s *Scout) refill(ctx context.Context, conn *pgx.Conn, view View) (err error) {
 	f := view.refill
 	w, more := &walk{share: f.share, after: f.from, skip: true}, false
-	if r.rhythm, more, err = r.readOn(ctx, conn, w, f.queue, f.limit); err != nil {
+	if s.refilled, more, err = s.readOn(ctx, conn, w, f.queue, f.limit); err != nil {
 		return err
 	}
-	r.Turns.refilled(f.queue, w, more)
+	s.Turns.refilled(f.queue, w, more)
 	return nil
 }

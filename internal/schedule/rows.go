@@ -70,33 +70,23 @@ func (r *reader) prepareRows(
 	return r.without(found), nil
 }
 
-// refusals are those of groups' rows.
-type refusals struct {
-	// Trouble is told of a group whose row the server refuses to make ready for a claim.
-	Trouble func(key groups.Key, err error)
-	refused map[groups.Key]*trouble
-}
-
-func (f *refusals) refuse(key groups.Key, err error) {
-	if f.refused == nil || len(f.refused) >= tuning.Known {
-		f.refused = make(map[groups.Key]*trouble)
+// refuse enters that the server has refused the row of a group.
+func (r *reader) refuse(key groups.Key, err error) {
+	if len(r.refused) >= tuning.Known {
+		clear(r.refused)
 	}
-	if f.refused[key] == nil {
-		f.refused[key] = new(trouble)
-	}
-	f.refused[key].meet(false)
-	if f.Trouble != nil {
-		f.Trouble(key, err)
+	t := r.refused[key]
+	t.meet(false)
+	r.refused[key] = t
+	if r.Trouble != nil {
+		r.Trouble(key, err)
 	}
 }
 
 // without leaves those groups out that are to be left alone.
-func (f *refusals) without(found []Candidate) []Candidate {
-	if len(f.refused) == 0 {
-		return found
-	}
+func (r *reader) without(found []Candidate) []Candidate {
 	return slices.DeleteFunc(found, func(c Candidate) bool {
-		t := f.refused[c.Key]
-		return t != nil && time.Now().Before(t.until())
+		t, ok := r.refused[c.Key]
+		return ok && time.Now().Before(t.until())
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -24,12 +25,12 @@ type Scout struct {
 	search
 	watching
 	urgency
-	refills
 
-	duties []duty // in their order
-	looked atomic.Pointer[time.Time]
-	hurry  bell
-	anew   bool // nothing was asked on this connection yet
+	refilled rhythm // of refills
+	duties   []duty // in their order
+	looked   atomic.Pointer[time.Time]
+	hurry    bell
+	anew     bool // nothing was asked on this connection yet
 }
 
 // minGap is the least time between walks while they bring news: a walk costs more than a notice.
@@ -37,9 +38,11 @@ const minGap = 2 * tuning.Gap
 
 // NewScout returns a Scout for the queues.
 func NewScout(turns *Turns, queues []string, name schema.Name, poll time.Duration) *Scout {
-	r := &reader{Turns: turns, Queues: queues, Schema: name, Poll: poll}
+	r := &reader{
+		Turns: turns, Queues: queues, Schema: name, Poll: poll, refused: make(map[groups.Key]trouble),
+	}
 	s := &Scout{reader: r, search: newSearch(r), hurry: newBell()}
-	s.watching.reader, s.urgency.reader, s.refills.reader = r, r, r
+	s.watching.reader, s.urgency.reader = r, r
 	s.stops = make(map[level]stop)
 	s.duties = []duty{
 		{s.nextWatch, s.checkWatched, false},

@@ -23,8 +23,16 @@ type Turns struct {
 // NewTurns returns Turns that keep up to limit groups of each queue in the line. What a look or a walk finds in one
 // statement, and what becomes due, may come on top.
 func NewTurns(limit int) *Turns {
-	t := &Turns{shares: make(divided)}
-	t.init(limit)
+	now := time.Now()
+	t := &Turns{shares: make(divided), book: book{
+		known: make(map[groups.Key]*Turn), teams: make(map[groups.Key]*team), suspected: make(map[*Turn]bool),
+		line: newLine(), batches: make(map[string]Batch), wake: newBell(),
+		parked:  parked{most: maxParked, earlier: newBell()},
+		watched: watched{turns: make(map[*Turn]bool), checking: make(map[groups.Key]*Turn)},
+		floors:  floors{fresh: make(map[groups.Key]groupFloor), swept: now, born: now, validFor: floorAge, looks: 1},
+	}}
+	t.rooms = rooms{line: &t.line, limit: limit}
+	t.lanes.line, t.lanes.probes.line, t.lanes.bounds = &t.line, &t.line, make(map[string]Lanes)
 	return t
 }
 

@@ -17,7 +17,7 @@ var discovery = []Mutant{
 			"\n			if r.seen == nil {\n				r.seen = make(map[groups.Key]bool)\n			}\n"+
 				"			seen := r.seen[c.Key]\n			r.seen[c.Key] = true\n"+
 				"			return c.missing && !c.Paused && !seen"),
-		in(readerFile, "	refusals\n	news int", "	refusals\n	seen map[groups.Key]bool\n	news int")),
+		in(readerFile, "	refused map[", "	seen    map[groups.Key]bool\n	refused map[")),
 	plant("held-groups-forgotten", "nobody looks at the groups that a dead worker held, before the next slow walk",
 		test("internal/schedule", "TestScoutAnnouncesWhatIsFreed|TestScoutLooksAtMissedGroups"),
 		in(watchFile, "	case view.Hinted:\n", "	case view.Hinted && view.Watched < 0:\n"),
