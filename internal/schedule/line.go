@@ -8,33 +8,6 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A waitlist is served first in, first out, from a slice, without a copy per turn.
-type waitlist struct {
-	items []*Turn
-	first int
-}
-
-func (f *waitlist) len() int { return len(f.items) - f.first }
-
-// head returns the first; there has to be one.
-func (f *waitlist) head() *Turn { return f.items[f.first] }
-
-func (f *waitlist) push(turn *Turn) { f.items = append(f.items, turn) }
-
-func (f *waitlist) pushFirst(turn *Turn) { f.items = slices.Insert(f.items, f.first, turn) }
-
-// pop takes the head.
-func (f *waitlist) pop() *Turn {
-	turn := f.head()
-	f.items[f.first] = nil
-	f.first++
-	if f.first > len(f.items)/2 {
-		f.items = append(f.items[:0], f.items[f.first:]...)
-		f.first = 0
-	}
-	return turn
-}
-
 // A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
 // queue in the order in which they came. A queue that has had more of the lanes' time than another waits for that one:
 // so no queue waits for another's backlog, nor for its long jobs. Nobody saves time up: a queue without groups in line
@@ -65,9 +38,8 @@ type row struct {
 	shares *line
 	// fresh are those of the first walk: they have their first turns before anybody has a second, so a group that the
 	// walk reaches late does not wait for the jobs of those before it.
-	fresh      waitlist
-	seenBefore waitlist // all other groups without a priority
-	ranks               // groups with a priority: they go before the others
+	fresh []*Turn
+	ranks
 
 	overflowed bool   // since the last walk began it has not had room for every ready group
 	dropped    bool   // a group left it since then although it has more jobs
@@ -86,7 +58,7 @@ func (r *row) len() int {
 	if r.shares != nil {
 		return r.shares.n
 	}
-	return r.fresh.len() + r.seenBefore.len() + r.ranked
+	return len(r.fresh) + len(r.lists[0]) + r.ranked
 }
 
 // lanes returns how many lanes work the row.
@@ -213,7 +185,7 @@ func (l *line) company(queue string) *Turn {
 		return nil
 	}
 	part := r.part()
-	if part.front().head().noCompany {
+	if (*part.front())[0].noCompany {
 		return nil
 	}
 	return l.take(r, part)

@@ -18,42 +18,35 @@ const (
 	maxUrgent = tuning.Rows / 2
 )
 
-// Ranks are the groups of a row whose heads have a priority. Those of the highest have its turns, but for one in ten:
-// that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
+// Ranks are the groups of a row by the priority of their heads. Those of the highest have its turns, but for one in
+// ten: that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
 type ranks struct {
-	lists  [MaxPriority]waitlist // from priority 1 on
-	ranked int                   // groups in them
-	passed int                   // turns since the last of those for who waits longest, while others waited
-	came   int64                 // turns that were pushed to the row
+	lists  [MaxPriority + 1][]*Turn // by priority; without one, those that are not fresh
+	ranked int                      // groups with a priority
+	passed int                      // turns since the last of those for who waits longest, while others waited
+	came   int64                    // turns that were pushed to the row
 }
 
-// rank returns the list of a priority above 0.
-func (r *ranks) rank(priority int) *waitlist { return &r.lists[priority-1] }
-
-// highest returns the list that goes first, if there is any group in them.
-func (r *ranks) highest() *waitlist {
-	p := MaxPriority
-	for r.rank(p).len() == 0 {
-		p--
-	}
-	return r.rank(p)
-}
-
-// front is the part that the next turn comes from.
-func (r *row) front() *waitlist {
-	longest := &r.seenBefore
-	if r.fresh.len() > 0 {
+// front is the list that the next turn comes from.
+func (r *row) front() *[]*Turn {
+	longest := &r.lists[0]
+	if len(r.fresh) > 0 {
 		longest = &r.fresh
 	}
 	if r.ranked == 0 {
 		return longest
 	}
 	if r.passed < guaranteed-1 {
-		return r.highest()
+		p := MaxPriority
+		for len(r.lists[p]) == 0 {
+			p--
+		}
+		return &r.lists[p]
 	}
-	for i := range r.lists {
-		if f := &r.lists[i]; longest.len() == 0 || f.len() > 0 && f.head().came < longest.head().came {
-			longest = f
+	for p := 1; p <= MaxPriority; p++ {
+		list := &r.lists[p]
+		if len(*longest) == 0 || len(*list) > 0 && (*list)[0].came < (*longest)[0].came {
+			longest = list
 		}
 	}
 	return longest
@@ -63,7 +56,9 @@ func (r *row) front() *waitlist {
 func (r *row) pop() *Turn {
 	last, before := r.passed >= guaranteed-1, r.passed
 	list := r.front()
-	turn := list.pop()
+	turn := (*list)[0]
+	(*list)[0] = nil // the array stays for a while
+	*list = (*list)[1:]
 	if turn.rank > 0 {
 		r.ranked--
 	}
@@ -91,46 +86,39 @@ func (r *row) push(turn *Turn) {
 // if its worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery).
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
-	list := &r.seenBefore
+	list := &r.lists[turn.rank]
 	switch {
 	case turn.rank > 0:
-		list = r.rank(turn.rank)
 		r.ranked++
 	case turn.fresh, turn.orphan, turn.returned && turn.early:
 		list = &r.fresh
 	}
 	if turn.orphan || turn.returned {
-		list.pushFirst(turn)
+		*list = slices.Insert(*list, 0, turn)
 	} else {
-		list.push(turn)
+		*list = append(*list, turn)
 	}
 }
 
 // rerank moves the turns whose priority has changed.
 func (r *row) rerank() {
-	moved := append(misplaced(&r.fresh), misplaced(&r.seenBefore)...)
-	for i := range r.lists {
-		changed := misplaced(&r.lists[i])
-		r.ranked -= len(changed)
-		moved = append(moved, changed...)
+	var moved []*Turn
+	take := func(turn *Turn) bool {
+		if turn.rank == turn.priority {
+			return false
+		}
+		if turn.rank > 0 {
+			r.ranked--
+		}
+		moved = append(moved, turn)
+		return true
+	}
+	r.fresh = slices.DeleteFunc(r.fresh, take)
+	for p := range r.lists {
+		r.lists[p] = slices.DeleteFunc(r.lists[p], take)
 	}
 	slices.SortFunc(moved, func(a, b *Turn) int { return cmp.Compare(a.came, b.came) })
 	for _, turn := range moved {
 		r.place(turn)
 	}
-}
-
-// misplaced takes the turns out of a list that are not of its priority.
-func misplaced(f *waitlist) (moved []*Turn) {
-	kept := f.items[:f.first]
-	for _, turn := range f.items[f.first:] {
-		if turn.rank == turn.priority {
-			kept = append(kept, turn)
-		} else {
-			moved = append(moved, turn)
-		}
-	}
-	clear(f.items[len(kept):])
-	f.items = kept
-	return moved
 }

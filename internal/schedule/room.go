@@ -75,7 +75,7 @@ func (s *rooms) low(part *row, queue string) bool { return s.left(queue, part, n
 
 // forPriority reports whether there is room for a group whose head has a priority.
 func (s *rooms) forPriority(c Candidate) bool {
-	return c.Priority > 0 && s.part(c.Queue, c.share).rank(c.Priority).len() < maxUrgent
+	return c.Priority > 0 && len(s.part(c.Queue, c.share).lists[c.Priority]) < maxUrgent
 }
 
 // fullLevels returns those of which there is no room for more groups in line.
@@ -83,7 +83,7 @@ func (s *rooms) fullLevels() map[level]bool {
 	full := make(map[level]bool)
 	for _, r := range s.scouted {
 		for p := 1; p <= MaxPriority && r.shares == nil; p++ {
-			if r.rank(p).len() >= maxUrgent {
+			if len(r.lists[p]) >= maxUrgent {
 				full[level{r.name, p}] = true
 			}
 		}

@@ -217,17 +217,17 @@ func (d *dispatch) check(t *rapid.T) {
 		inRows := 0
 		for _, r := range l.rows {
 			ranked := 0
-			for p, part := range append([]waitlist{r.seenBefore}, r.lists[:]...) {
-				for _, turn := range part.items[part.first:] {
+			for p, part := range r.lists {
+				for _, turn := range part {
 					place(turn, inLine)
 					require.Equal(t, p, turn.rank)
 					require.Equal(t, p, turn.priority)
 				}
 				if p > 0 {
-					ranked += part.len()
+					ranked += len(part)
 				}
 			}
-			for _, turn := range r.fresh.items[r.fresh.first:] {
+			for _, turn := range r.fresh {
 				place(turn, inLine)
 				require.Zero(t, turn.rank)
 			}
