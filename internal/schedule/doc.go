@@ -17,9 +17,9 @@
 //     book, which moves groups from one place to another: book.go, and team.go for those of which several jobs may run.
 //   - The places: line.go, with ranks.go and shares.go; due.go; watched.go. For how many more groups: room.go.
 //   - Which lane may work what: lanes.go, slots.go, probe.go, suspects.go.
-//   - What is known of a group: turn.go, outcome.go, misses.go, trouble.go, floor.go.
+//   - What is known of a group: turn.go, trouble.go, floor.go.
 //   - The scout, and what it does again and again: scout.go; watch.go, walk.go and look.go, refill.go, urgent.go. What
-//     these read: reader.go, rows.go, candidate.go. The sweep: collect.go, firsts.go.
+//     these read: reader.go, rows.go. What the worker's sweep asks for: sweep.go.
 //
 // # Whose turn it is
 //

@@ -20,7 +20,7 @@ var told = []Mutant{
 		in("fifo/sweep.go", "		s.toldQueues[f.Queue] = true\n", "		s.toldQueues[f.Queue] = false\n")),
 	plant("held-queue-unhandled", "a queue is said to wait whose job somebody runs",
 		test("fifo", "TestUnhandledQueueIsTold"),
-		in("internal/schedule/firsts.go", "c.Holder == 0 && !c.Paused", "!c.Paused")),
+		in("internal/schedule/sweep.go", "c.Holder == 0 && !c.Paused", "!c.Paused")),
 	plant("savepoint-holds-nobody", "a job that somebody changes in a savepoint is said to wait for a worker",
 		test("fifo", "TestWhyOfAnEdit"), in("fifo/sql/groups.sql", "= 'in progress'", "= 'unknown'")),
 	plant("full-group-blames-its-queue",
