@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,6 +16,11 @@ import (
 
 	"github.com/pgfifo/pgfifo/internal/pause"
 	"github.com/pgfifo/pgfifo/internal/schema"
+)
+
+const (
+	defaultLockTimeout = 2 * time.Second
+	defaultLockTries   = 10
 )
 
 // A migrator moves one schema from version to version.
@@ -47,6 +54,14 @@ func newMigrator(fsys fs.FS, cfg *Config) (*migrator, error) {
 	return &migrator{
 		name, steps, cmp.Or(c.LockTimeout, defaultLockTimeout), cmp.Or(c.LockTries, defaultLockTries), c.DropJobs,
 	}, err
+}
+
+func parse(name string) (schema.Name, error) {
+	n, err := schema.Parse(name)
+	if err != nil {
+		return n, fmt.Errorf("%w: Schema: %w", ErrConfig, err)
+	}
+	return n, nil
 }
 
 // to takes the steps from the version found to target, if any.
@@ -170,6 +185,16 @@ func (m *migrator) lock(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
+// lockSetting returns a value of the server's setting lock_timeout: milliseconds, of which 0 are no limit.
+func lockSetting(timeout time.Duration) string {
+	if timeout < 0 {
+		return "0"
+	}
+	// Rounded up, lest half a millisecond become none, and with it no limit.
+	ms := (int64(timeout-1) / int64(time.Millisecond)) + 1
+	return strconv.FormatInt(min(ms, math.MaxInt32), 10)
+}
+
 // lockSQL must never change: releases of the library that run at the same time keep each other out by it.
 const lockSQL = "SELECT pg_advisory_xact_lock(hashtextextended('pgfifo migrations of ' || $1::text, 0::bigint))"
 
@@ -219,4 +244,38 @@ func (m *migrator) run(ctx context.Context, tx pgx.Tx, f file, version int) (sta
 		err = fmt.Errorf("migrations: %s: version %d serves releases from %d on", f.name, version, left.servesFrom)
 	}
 	return left, err
+}
+
+// createSchemaSQL is what a migration tool runs in the place of createSchema.
+func createSchemaSQL(name schema.Name) string {
+	return "CREATE SCHEMA IF NOT EXISTS " + name.Ident() + ";\n"
+}
+
+// createSchema creates the schema unless it is there.
+func createSchema(ctx context.Context, tx pgx.Tx, name schema.Name) error {
+	// IF NOT EXISTS alone would want the right to create schemas even where an administrator has created this one.
+	const sql = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1::text)"
+	var there bool
+	if err := tx.QueryRow(ctx, sql, name.String()).Scan(&there); err != nil || there {
+		return err
+	}
+	_, err := tx.Exec(ctx, createSchemaSQL(name))
+	return err
+}
+
+// dropSchema drops the schema if nothing depends on it, be it the user's own table or an administrator's default
+// privileges, and if the role may. The schema public is nobody's to drop.
+func dropSchema(ctx context.Context, tx pgx.Tx, name schema.Name) error {
+	const sql = `
+		SELECT EXISTS (
+			SELECT FROM pg_namespace n
+			WHERE n.nspname = $1::text AND n.nspname <> 'public' AND pg_has_role(n.nspowner, 'USAGE')
+			  AND NOT EXISTS (SELECT FROM pg_depend d
+			                  WHERE d.refclassid = 'pg_namespace'::regclass::oid AND d.refobjid = n.oid))`
+	var ours bool
+	if err := tx.QueryRow(ctx, sql, name.String()).Scan(&ours); err != nil || !ours {
+		return err
+	}
+	_, err := tx.Exec(ctx, "DROP SCHEMA "+name.Ident())
+	return err
 }

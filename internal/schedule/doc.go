@@ -47,10 +47,8 @@
 //     seen writing then. An index of ids finds it.
 //   - What will be due within twice PollInterval and two seconds, or was put back by a redrive, has its time in an
 //     index of delayed and failed jobs. Its group waits in memory until then.
-//   - When something is resumed, or a delayed head is taken out whose next job is locked, whoever does that requests a
-//     walk: he draws from a sequence of the database. The next walk is made at once, or behind the one that is under
-//     way, and another one when a transaction has ended that had requested one. The next one is made so, too, when more
-//     than 131,072 ids are new or their sequence was set back.
+//   - What becomes ready without a trace in either has a walk requested for it, by whoever makes it so (look.go). The
+//     next walk begins at once then, and so it does when more than 131,072 ids are new or their sequence was set back.
 //
 // Groups whose heads have a priority are looked for as long as any group is in line, in an index of such jobs, four
 // times a second or, while there are any, more often (urgent.go). So they are found whatever the backlog of others.
