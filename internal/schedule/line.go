@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -15,12 +16,17 @@ import (
 //
 // A queue's shares have the turns of their queue in the same way: such a queue has a line of its own (shares.go).
 type line struct {
-	rows     map[string]*row // by queue, or by share
-	round    []*row          // those with groups, the next one first
-	first    *row            // that of an orphan: goes before them, whatever it has used; or nil
-	least    time.Duration   // what the row had used that had used least, when the last turn was taken
-	n        int
-	*sharing // of a queue's shares; nil: the rows are those of queues
+	rows  map[string]*row // by queue, or by share
+	round []*row          // those with groups, the next one first
+	first *row            // that of an orphan: goes before them, whatever it has used; or nil
+	least time.Duration   // what the row had used that had used least, when the last turn was taken
+	n     int
+
+	// A line of shares has these besides.
+	weights    map[string]int
+	overflowed []*row    // shares that have had no room for every ready group
+	others     *row      // of those beyond maxShares; nil: the rows are those of queues
+	swept      time.Time // when shares were let go
 }
 
 // evenWithin is the lanes' time by which queues may differ and still take turns: nobody notices it.
@@ -76,20 +82,31 @@ func newLine() line { return line{rows: make(map[string]*row)} }
 
 func (l *line) len() int { return l.n }
 
-// row returns a queue's part, which may be empty.
-func (l *line) row(queue string) *row {
-	r := l.rows[queue]
-	if r == nil {
-		r = &row{name: queue, weight: 1}
-		l.rows[queue] = r
+// row returns a queue's part, or a share's, which may be empty.
+func (l *line) row(name string) *row {
+	if r := l.rows[name]; r != nil {
+		return r
 	}
+	if l.others != nil && len(l.rows) >= maxShares {
+		if time.Since(l.swept) >= evenWithin {
+			l.swept = time.Now()
+			maps.DeleteFunc(l.rows, func(_ string, r *row) bool {
+				return r.len() == 0 && r.working == 0 && !r.overflowed
+			})
+		}
+		if len(l.rows) >= maxShares {
+			return l.others
+		}
+	}
+	r := &row{name: name, weight: max(l.weights[name], 1)}
+	l.rows[name] = r
 	return r
 }
 
 // of returns the row of the turn.
 func (l *line) of(turn *Turn) *row {
-	if l.sharing != nil {
-		return l.share(turn.share)
+	if l.others != nil {
+		return l.row(turn.share)
 	}
 	return l.row(turn.Queue)
 }

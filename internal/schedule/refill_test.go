@@ -53,7 +53,7 @@ func TestShareIsFoundBehindAnother(t *testing.T) {
 		scout := NewScout(turns, []string{queue}, s.Schema, poll)
 		conn := s.Session().Conn
 		scout.look.on = name == "looks" // it takes more than a hundredth of poll to walk
-		few := turns.line.row(queue).shares.share("zfew")
+		few := turns.line.row(queue).shares.row("zfew")
 		until := func(n int) {
 			t.Helper()
 			s.stepUntil(scout, conn, func() bool {

@@ -54,7 +54,7 @@ func (s *rooms) walked(queue string, complete bool) {
 func (s *rooms) part(queue, share string) *row {
 	r := s.line.row(queue)
 	if r.shares != nil {
-		return r.shares.share(share)
+		return r.shares.row(share)
 	}
 	return r
 }
@@ -112,7 +112,7 @@ func (s *rooms) admit(c Candidate, coming map[*row]int, w *walk, after string) b
 	if r.shares == nil {
 		return true
 	}
-	part := r.shares.share(c.share)
+	part := r.shares.row(c.share)
 	switch {
 	case s.left(c.Queue, part, coming) > 0:
 		coming[r]++

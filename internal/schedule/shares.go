@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"maps"
 	"time"
 
 	"github.com/pgfifo/pgfifo/groups"
@@ -16,35 +15,9 @@ type Shares struct {
 	Weights map[string]int
 }
 
-// sharing is what a line of shares has that one of queues has not.
-type sharing struct {
-	weights    map[string]int
-	overflowed []*row // shares that have had no room for every ready group
-	others     *row   // of those beyond maxShares
-	swept      time.Time
-}
-
 // maxShares bounds how many shares of a queue are known: those that have groups in line or with a lane, or groups
 // outside the line. Those beyond have their turns as one: each turn looks at all shares with groups in line.
 const maxShares = 2 * tuning.Rows
-
-// share returns the row of a share.
-func (l *line) share(name string) *row {
-	r := l.rows[name]
-	if r != nil {
-		return r
-	}
-	if len(l.rows) >= maxShares && time.Since(l.swept) >= evenWithin {
-		l.swept = time.Now()
-		maps.DeleteFunc(l.rows, func(_ string, r *row) bool { return r.len() == 0 && r.working == 0 && !r.overflowed })
-	}
-	if len(l.rows) >= maxShares {
-		return l.others
-	}
-	r = &row{name: name, weight: max(l.weights[name], 1)}
-	l.rows[name] = r
-	return r
-}
 
 // usedLess reports whether the share that pays for a turn has nothing else in line, and has had less of the lanes' time
 // than those that have.

@@ -43,7 +43,7 @@ func (t *Turns) SetBatch(queue string, b Batch) { t.batches[queue] = b }
 // taken.
 func (t *Turns) SetShares(queue string, s Shares) {
 	l := newLine()
-	l.sharing = &sharing{weights: s.Weights, others: &row{weight: 1}}
+	l.weights, l.others = s.Weights, &row{weight: 1}
 	t.line.row(queue).shares = &l
 	t.shares[queue] = s.Of
 }

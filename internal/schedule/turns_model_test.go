@@ -234,7 +234,7 @@ func (d *dispatch) check(t *rapid.T) {
 			require.Equal(t, ranked, r.ranked)
 			inRows += r.len()
 			require.Equal(t, r.len() > 0, slices.Contains(l.round, r))
-			if l.sharing != nil {
+			if l.others != nil {
 				require.Equal(t, parts[r], r.working, "of a lane")
 				require.Equal(t, r.overflowed, slices.Contains(l.overflowed, r))
 			}
