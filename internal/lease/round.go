@@ -17,11 +17,9 @@ type round struct {
 	slots   []release    // slots to be let go
 	limited []*ask       // claims that need a slot
 	claims  []*ask       // claims that need no slot, and those that have got one
-	batches int          // how many groups are claimed with several jobs
 	locked  []groups.Key // that are claimed
 
 	unreleased []release // what it could not let go
-	unwanted   []release // what it has claimed for nothing
 }
 
 func newRound(s *session, asks []*ask) *round {
@@ -72,7 +70,6 @@ func (r *round) run(ctx context.Context) (err error) {
 		r.makeHold(a)
 	}
 	r.giveSlots()
-	r.session.unwanted = append(r.session.unwanted, r.unwanted...)
 	r.retryLater(r.unreleased)
 	return nil
 }
@@ -148,11 +145,12 @@ type wanted struct {
 
 func (r *round) sendClaims(p *pipeline) {
 	var list []wanted
+	batches := 0 // groups that are claimed with several jobs
 	for _, a := range r.claims {
 		for _, one := range a.claim.all() {
 			list = append(list, wanted{a, one})
 			if one.Jobs > 1 {
-				r.batches++
+				batches++
 			}
 		}
 	}
@@ -174,14 +172,14 @@ func (r *round) sendClaims(p *pipeline) {
 		a.heads = append(a.heads, h)
 	})
 	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, allowed), heads)
-	if r.batches > 0 {
+	if batches > 0 {
 		jobs := array.Ints(list, func(w wanted) int64 {
 			if w.Jobs > 1 {
 				return int64(w.Jobs)
 			}
 			return 0
 		})
-		each := appendInt(int64(maxBatchBytes / r.batches))
+		each := appendInt(int64(maxBatchBytes / batches))
 		behind := r.held(list, func(row *rowReader, a *ask, h Held) {
 			h.version = row.uint32()
 			a.behind = append(a.behind, h)

@@ -28,7 +28,7 @@ var errApart = errors.New("lease: the jobs cannot be settled together")
 // A gathering makes settlements of one kind together, in one transaction after the other.
 type gathering struct {
 	lanes *Lanes // one, which no handler keeps, and which waits for nobody for long
-	by    func(context.Context, *Lane, []*settlement) error
+	by    func(*pipeline, []*settlement) error
 	slow  *slowSet // the Keeper's
 
 	mu      sync.Mutex
@@ -82,7 +82,9 @@ func (g *gathering) onLane(some []*settlement) error {
 	}
 	defer g.lanes.put(lane)
 	begin := time.Now()
-	err = g.by(ctx, lane, some)
+	p := lane.pipeline(ctx)
+	beginSettlements(lane, p, some)
+	err = g.by(p, some)
 	if err == nil || Refused(err) {
 		g.slow.tookTogether(some, time.Since(begin))
 	}
@@ -98,9 +100,7 @@ func (g *gathering) onLane(some []*settlement) error {
 }
 
 // completeAll completes jobs that are done.
-func completeAll(ctx context.Context, l *Lane, some []*settlement) error {
-	p := l.pipeline(ctx)
-	beginSettlements(l, p, some)
+func completeAll(p *pipeline, some []*settlement) error {
 	c := settlementColumns(some)
 	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, readHeld(some))
 	p.send(stmtCommit, nil, nil)
@@ -109,9 +109,7 @@ func completeAll(ctx context.Context, l *Lane, some []*settlement) error {
 
 // callEach makes the calls. It makes none of a job whose group is not the claim's any more, so it waits for the answer
 // to the locks.
-func callEach(ctx context.Context, l *Lane, some []*settlement) error {
-	p := l.pipeline(ctx)
-	beginSettlements(l, p, some)
+func callEach(p *pipeline, some []*settlement) error {
 	c := settlementColumns(some)
 	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, readHeld(some))
 	if err := p.sync(); err != nil {
