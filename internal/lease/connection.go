@@ -3,7 +3,6 @@ package lease
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -100,38 +99,22 @@ func (b Bounds) boundSocket(tcp *net.TCPConn) {
 }
 
 // apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
-// not have is left out with a warning: it widens a bound, and breaks nothing.
+// not have is left out with a warning, and the others are made one by one: it widens a bound, and breaks nothing.
 func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, more ...[2]string) error {
 	set := append(b.settings(serverVersion(conn)), more...)
-	if err := conn.Exec(ctx, setAll(set, "false")).Close(); !Refused(err) {
+	err := conn.Exec(ctx, setAll(set, "false")).Close()
+	if !Refused(err) {
 		return err
 	}
-	return applyEach(ctx, conn, logger, set)
-}
-
-// applyEach makes the settings one by one, which takes the server longer than all in one statement.
-func applyEach(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, set [][2]string) error {
-	p := &pipeline{Pipeline: conn.StartPipeline(ctx)}
-	for _, kv := range set {
-		p.SendQueryParams("SELECT set_config($1, $2, false)",
-			[][]byte{[]byte(kv[0]), []byte(kv[1])}, nil, nil, nil)
-		if err := p.Sync(); err != nil {
-			return err
-		}
-	}
-	for _, kv := range set {
-		err := p.readAnswer(answer{})
-		// A pooler's refusal, say.
-		if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Severity != "FATAL" {
-			logger.Warn("pgfifo: session setting not available", "setting", kv[0], "error", err)
+	for i := range set {
+		err := conn.Exec(ctx, setAll(set[i:i+1], "false")).Close()
+		if Refused(err) { // by a pooler, say
+			logger.Warn("pgfifo: session setting not available", "setting", set[i][0], "error", err)
 		} else if err != nil {
 			return err
 		}
-		if err := readSync(p); err != nil {
-			return err
-		}
 	}
-	return p.Close()
+	return nil
 }
 
 // serverVersion returns the major version, or 0 if the server does not tell.
