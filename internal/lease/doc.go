@@ -9,7 +9,7 @@
 //
 //   - What is asked for and held: request.go, hold.go.
 //   - A Lane, and its step: lane.go, step.go, claim.go, slot.go; what goes over its connection: pipeline.go,
-//     statements.go, sql.go, columns.go, refused.go, and the files in sql.
+//     statements.go, sql.go, refused.go, and the files in sql.
 //   - The transaction as a handler has it: loan.go, nest.go, savepoint.go, nested_pgx.go, nested_bun.go, fence.go; what
 //     a handler does to the session: spoil.go, restore.go, failed.go.
 //   - What is known of a death: mark.go, record.go, cover.go.

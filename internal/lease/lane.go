@@ -179,7 +179,7 @@ func (l *Lane) takeBack() error {
 		if err := l.loan.spilled(); err != nil {
 			return err
 		}
-		err := l.prepareAgain(ownContext)
+		err := l.prepareAgain()
 		if err != nil && l.Closed() {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -247,7 +247,7 @@ func (l *Lane) Undo(ctx context.Context) error {
 		l.rollback(ctx)
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}
-	if err := l.prepareAgain(ownContext); err != nil {
+	if err := l.prepareAgain(); err != nil {
 		_ = l.Close()
 		return errors.Join(ErrLost, err)
 	}
@@ -261,7 +261,7 @@ const lookSQL = "; SELECT FROM pg_catalog.pg_prepared_statements " +
 // prepareAgain makes the lane prepare its statements again at their next use, if a handler may have taken them away:
 // its job is settled with them. The transaction must not have failed. stmtRestore is used first: it is parsed in the
 // lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
-func (l *Lane) prepareAgain(ctx context.Context) error {
+func (l *Lane) prepareAgain() error {
 	if l.pooled || !l.loan.used() {
 		return nil
 	}
@@ -269,7 +269,7 @@ func (l *Lane) prepareAgain(ctx context.Context) error {
 		return nil
 	}
 	const parsing = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"
-	results, err := l.pg().Exec(ctx, parsing+lookSQL).ReadAll()
+	results, err := l.pg().Exec(ownContext, parsing+lookSQL).ReadAll()
 	if err != nil {
 		return fmt.Errorf("lease: prepare again: %w", err)
 	}

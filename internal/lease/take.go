@@ -83,6 +83,18 @@ func sendTake(p *pipeline, hold *Hold, wait patience) (taken func(error) (xid in
 	}
 }
 
+// headColumns are what statements are told of heads, as parameters: one array each, pairwise.
+type headColumns struct{ queues, groups, tokens, jobs []byte }
+
+func columnsOf(heads []*Held) headColumns {
+	return headColumns{
+		queues: array.Texts(heads, func(h *Held) string { return h.Queue }),
+		groups: array.Texts(heads, func(h *Held) string { return h.GroupID }),
+		tokens: array.Ints(heads, func(h *Held) int64 { return h.token }),
+		jobs:   array.Ints(heads, func(h *Held) int64 { return h.ID }),
+	}
+}
+
 // keptHeads returns the heads of the groups that a session has and has not let go.
 func keptHeads(hold *Hold) (heads []*Held) {
 	for h := range hold.Heads() {
