@@ -26,7 +26,13 @@ func newRound(s *session, asks []*ask) *round {
 	r := &round{session: s}
 	for _, a := range asks {
 		a.hold, a.missed, a.slot, a.deferred, a.refused, a.heads, a.behind = nil, NoHead, 0, false, nil, nil, nil
-		r.sort(a.releases)
+		for _, one := range a.releases {
+			if one.slot == 0 {
+				r.groups = append(r.groups, one)
+			} else {
+				r.slots = append(r.slots, one)
+			}
+		}
 		switch {
 		case a.claim == nil:
 		case a.claim.Slot:
@@ -36,16 +42,6 @@ func newRound(s *session, asks []*ask) *round {
 		}
 	}
 	return r
-}
-
-func (r *round) sort(some []release) {
-	for _, one := range some {
-		if one.slot == 0 {
-			r.groups = append(r.groups, one)
-		} else {
-			r.slots = append(r.slots, one)
-		}
-	}
 }
 
 // run makes the transaction. Only who needs slots waits for an answer in the middle of it.
