@@ -346,12 +346,13 @@ BEGIN
                          ELSE ago IS NOT NULL END)
             AND NOT EXISTS (SELECT FROM pgfifo.jobs h
                             WHERE h.queue = job.queue AND h.group_id = job.group_id AND h.id < job.id)
-            AND EXISTS (SELECT FROM pgfifo.jobs j
-                        WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
-                          AND j.xmax <> '0'::xid
-                          AND CASE WHEN (next - j.xmax::text::bigint) & 4294967295 BETWEEN 1 AND next - 3
-                                   THEN pg_xact_status((next - ((next - j.xmax::text::bigint) & 4294967295))
-                                                       ::text::xid8) = 'aborted' END);
+            AND EXISTS (SELECT FROM (SELECT (next - j.xmax::text::bigint) & 4294967295 AS age -- read once, here too
+                                     FROM pgfifo.jobs j
+                                     WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
+                                       AND j.xmax <> '0'::xid
+                                     OFFSET 0) h
+                        WHERE CASE WHEN h.age BETWEEN 1 AND next - 3
+                                   THEN pg_xact_status((next - h.age)::text::xid8) = 'aborted' END);
         IF claimed IS NOT TRUE THEN
             PERFORM 1
             FROM pgfifo.jobs j
