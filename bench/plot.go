@@ -47,7 +47,9 @@ func (b *bench) plot(c chart) { b.charts = append(b.charts, c) }
 func init() {
 	// Colors that people who see fewer can tell apart (Okabe and Ito): blue, orange, green and red.
 	plotutil.DefaultColors = []color.Color{
-		color.RGBA{0, 114, 178, 255}, color.RGBA{230, 159, 0, 255}, color.RGBA{0, 158, 115, 255},
+		color.RGBA{0, 114, 178, 255},
+		color.RGBA{230, 159, 0, 255},
+		color.RGBA{0, 158, 115, 255},
 		color.RGBA{213, 94, 0, 255},
 	}
 	plotutil.DefaultGlyphShapes = []vgdraw.GlyphDrawer{vgdraw.CircleGlyph{}}

@@ -21,7 +21,7 @@ type Config struct {
 	URL       string                           // of a migrated database
 	Queue     string                           // with nothing in it; its Settings say by which lease
 	Session   bool                             // that is the lease of a session
-	Jobs      int                              // run when a process is killed: in all of them together, or in a crowd in that one
+	Jobs      int                              // run when a process is killed: in all, or in a crowd in that one
 	Survivors int                              // how many other processes there are then
 	GoOn      bool                             // the second attempts of the jobs go on, too; else they end at once
 	Logf      func(format string, args ...any) `json:"-"`

@@ -149,7 +149,8 @@ func TestLanesByChance(t *testing.T) {
 				busy, working[busy[0]] = busy[1:], working[busy[0]]-1
 			}
 			for q, b := range bounds {
-				if len(busy) < n && working[q] < b.Min && turns.line.row(q).len() > 0 && !turns.lanes.may(turns.line.row(q)) {
+				row := turns.line.row(q)
+				if len(busy) < n && working[q] < b.Min && row.len() > 0 && !turns.lanes.may(row) {
 					t.Fatalf("%s has %d of the %d lanes that it keeps, and may not have another", q, working[q], b.Min)
 				}
 				if short := b.Min - working[q]; short > n-len(busy) {

@@ -147,7 +147,7 @@ func TestUrgentLooksAreRare(t *testing.T) {
 	require.Greater(t, scout.nextUrgent(turns.View()), rareGap/4)
 	scout.Urge()
 	require.True(t, woken(turns))
-	scout.urgency.cost = time.Microsecond
+	scout.cost = time.Microsecond
 	require.LessOrEqual(t, scout.nextUrgent(turns.View()), minGap)
 }
 
