@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -293,6 +294,34 @@ func TestNoClaimWaitsForALook(t *testing.T) {
 		close(free)
 		require.Equal(t, died, s.lost("b"))
 	})
+}
+
+// A cancel that may yet come may meet the lane as it covers what it gives back: that hides no death either.
+func TestStrayCancelMeetsTheCover(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(3, "a")
+	s.Enqueue(1, "b")
+	s.dies("b")
+	looking, free := make(chan struct{}), make(chan struct{})
+	var looks atomic.Int32
+	l := s.controlled(func(cfg *pgxpool.Config) {
+		cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) {
+			if looks.Add(1) == 1 {
+				close(looking)
+				<-free
+			}
+			return true, nil
+		}
+	})
+	defer close(free)
+	s.Exec(fmt.Sprintf(`CREATE FUNCTION stray() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+			IF pg_backend_pid() = %d THEN RAISE query_canceled; END IF;
+			RETURN NEW;
+		END$$;
+		CREATE TRIGGER stray BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION stray()`,
+		l.pg().PID()))
+	s.strays(l, request("b"), func() { <-looking })
+	require.True(t, s.lost("b"))
 }
 
 // Sessions that act in another role than the one that has logged in are seen, and can be cancelled, all the same.

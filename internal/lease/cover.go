@@ -40,11 +40,19 @@ func (l *Lane) coverAll(ctx context.Context) {
 
 // coverSoon covers a group, and reports whether there was a connection to do so.
 func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
-	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
-	defer cancel()
-	cover := func(pg *pgconn.PgConn) error { return l.coverOne(ctx, pg, one) }
+	lost := []uint32{l.claims.own} // and what has tried to cover it
+	type work = func(*pgconn.PgConn) error
+	try := func(on func(context.Context, work) error) error {
+		ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
+		defer cancel()
+		return on(ctx, func(pg *pgconn.PgConn) error {
+			own, err := l.coverOne(ctx, pg, one, lost)
+			lost = append(lost, own)
+			return err
+		})
+	}
 	if !l.Closed() {
-		if commits(ctx, l.pg(), cover) == nil {
+		if try(func(ctx context.Context, f work) error { return commits(ctx, l.pg(), f) }) == nil {
 			return true
 		}
 		_ = l.conn.Close()
@@ -52,7 +60,7 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 	waits, end := context.WithTimeout(ctx, tuning.Wait)
 	defer end()
 	for range 2 { // the pool's session may have ended: another one
-		err := l.transaction(ctx, waits, cover)
+		err := try(func(ctx context.Context, f work) error { return l.transaction(ctx, waits, f) })
 		if err == nil || Refused(err) {
 			return true
 		}
@@ -60,28 +68,29 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 	return false
 }
 
-func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock) error {
+// coverOne returns its transaction, too, if it has the group. lost are those of the claim and of other tries.
+func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock, lost []uint32) (own uint32, err error) {
 	head := Held{
 		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,
 	}
-	own, err := l.relock(ctx, pg, &head, []uint32{l.claims.own}, false)
-	if err != nil || own == 0 {
-		return err
+	own, err = l.relock(ctx, pg, &head, lost, false)
+	if own == 0 {
+		return 0, err
 	}
 	if head.ID == 0 { // if the claim has locked the head all the same, no earlier death can be seen any more
 		if err := l.look(ctx, pg, &head); err != nil {
-			return err
+			return own, err
 		}
 	}
 	if head.marked || !head.perhapsLost() {
-		return nil
+		return own, nil
 	}
 	xids := [][]byte{appendInt(int64(head.jobXID)), appendInt(int64(head.groupXID))}
 	answer := pg.ExecParams(ctx, statement("evidence"), xids, nil, nil, nil).Read()
 	if answer.Err == nil && len(answer.Rows) > 0 && string(answer.Rows[0][0]) == "t" {
 		_, answer.Err = l.record(ctx, pg, l.stmts[stmtCharge].SQL, head.args())
 	}
-	return answer.Err
+	return own, answer.Err
 }
 
 // look finds the head of a group, if it has one.

@@ -1,10 +1,12 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -86,6 +88,7 @@ func TestRefusedClaimBehindACompletion(t *testing.T) {
 		}
 		h.ID = 99
 		require.ErrorIs(t, s.unsettled(l, succeed(h), request("b")), ErrNotHeld)
+		require.False(t, l.Closed() || l.Spoiled(), "it can go on")
 		require.Equal(t, worker == "died", s.lost("b"))
 		require.False(t, s.lost("b"), "once")
 	})
@@ -137,6 +140,57 @@ func TestRefusedClaimBesideABusyPool(t *testing.T) {
 	_, _, err = l.Step(t.Context(), nil, request("a", "b"))
 	require.True(t, Blames(err), err)
 	require.False(t, s.lost("a"))
+}
+
+// A watched connection has somebody see what is written. He may swallow it.
+type watched struct {
+	net.Conn
+	swallows func(conn net.Conn, p []byte) bool
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	if w.swallows(w.Conn, p) {
+		return len(p), nil
+	}
+	return w.Conn.Write(p)
+}
+
+// If a lane's session ends, or says nothing more, while it covers a claim, one of the Control pool does so.
+func TestLostWhileItCovers(t *testing.T) {
+	type row struct {
+		before string // this is what is written
+		nth    int32  // so often
+		ends   bool   // or else it says nothing
+	}
+	pgtest.OverAll(t, map[string]row{
+		"ends, with the group locked": {ending, 2, true}, // behind that of the claim itself
+		"says nothing":                {"set_config('idle_in_transaction_session_timeout', $3", 1, false},
+	}, func(t *testing.T, x row) {
+		s := newStage(t)
+		s.Enqueue(1, "a", "b")
+		s.Exec(uncountable)
+		var seen atomic.Int32
+		d := s.controller(func(*pgxpool.Config) {})
+		d.Bounds = Bounds{Heartbeat: 100 * time.Millisecond, Silence: time.Second, ServerSilence: 4 * time.Second}
+		d.Pool.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return &watched{conn, func(conn net.Conn, p []byte) bool {
+				if bytes.Contains(p, []byte(x.before)) {
+					seen.Add(1)
+				}
+				if seen.Load() >= x.nth && x.ends {
+					_ = conn.Close()
+				}
+				return seen.Load() >= x.nth
+			}}, err
+		}
+		l := s.dial(d)
+		seen.Store(0)
+		_, _, err := l.Step(t.Context(), nil, request("a", "b"))
+		require.True(t, Blames(err), err)
+		require.GreaterOrEqual(t, seen.Load(), x.nth)
+		require.False(t, s.lost("a"), "it has not begun")
+	})
 }
 
 // What the server refuses to tell of a head's last worker charges nobody, and hides no death.

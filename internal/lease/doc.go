@@ -111,7 +111,8 @@
 // or its COMMIT was refused, the failure is recorded on a connection of the Control pool (record.go), unless another
 // worker has counted it by then. If that is refused as well, or takes long because somebody keeps the job open, the
 // group is left alone for a while, longer each time (Outcome.Trouble): no other group waits with it. The attempt is
-// marked then, so the next claim of its job counts it as lost. In a batch that is the failed job, not the head.
+// marked then, so the next claim of its job counts it as lost. In a batch that is the failed job, not the head. If the
+// mark of a job behind the head is refused as well, its attempt is not counted: the evidence would charge the head.
 //
 // A refused COMMIT frees its groups before anything can be recorded, so another worker may find them first and charge
 // their heads. For one head that is its own failure. For the heads of several groups it is not, so a batch whose

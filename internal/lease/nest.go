@@ -278,7 +278,8 @@ func (l *Loan) wrote() {
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It sees what pgx's Exec has written, and what database/sql has.
+// written, although no statement had failed. It sees what pgx's Exec has written, and what database/sql has. It does
+// not tell transactions that were open side by side from each other.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

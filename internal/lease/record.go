@@ -159,7 +159,9 @@ func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []
 	}
 	refused = err
 	if _, err = pg.Exec(ctx, undoCallsSQL).ReadAll(); err == nil {
-		_, err = r.recordCalls(ctx, pg, chargeOf(calls))
+		if _, err = r.recordCalls(ctx, pg, chargeOf(calls)); Refused(err) { // nobody is charged then
+			_, err = pg.Exec(ctx, undoCallsSQL).ReadAll()
+		}
 	}
 	return true, refused, err
 }

@@ -242,3 +242,18 @@ func TestRefusedCharge(t *testing.T) {
 			require.Len(t, s.found(next), 1)
 		})
 }
+
+// If that is a job behind the head, nobody is charged: the head has not failed.
+func TestRefusedChargeBehindTheHead(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(2, "a")
+	l := s.lane()
+	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 2})
+	l.kill()
+	s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + fullDisk)
+	calls := retryIn(&Hold{Held: h.Rest[0]}, 0)
+	calls[0].Counts = true
+	require.True(t, Refused(l.Record(t.Context(), &h.Held, calls...)))
+	s.Exec("DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
+	require.False(t, s.lost("a"))
+}

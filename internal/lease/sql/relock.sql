@@ -14,8 +14,8 @@ FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true
      pgfifo.queue_groups g
 WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
   AND (g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
-       OR (SELECT CASE WHEN w.ago NOT BETWEEN 1 AND 2147483647 THEN false -- it is newer than this statement
-                       ELSE coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'
+       OR (SELECT CASE WHEN w.ago BETWEEN 1 AND 2147483647 -- else it is newer than this statement
+                       THEN coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'
                   END
            FROM (SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295 AS ago
                  FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n) w))
