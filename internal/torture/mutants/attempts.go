@@ -57,7 +57,7 @@ var attempts = []Mutant{
 		test("internal/lease", "TestRefusedClaimBesideABusyPool"), in(coverFile, "if !l.Closed() {", "if false {")),
 	plant("cover-forgets-its-tries",
 		"an attempt is counted of a job that has not begun, because the session ended that was to say so",
-		test("internal/lease", "TestLostWhileItCovers"), in(coverFile, "			lost = append(lost, own)\n", "")),
+		test("internal/lease", "TestLostWhileItCovers"), in(coverFile, "lost = append(lost, own)", "_ = own")),
 	plant("refused-charge-is-the-heads", "the head is charged for a job behind it whose mark the server refuses",
 		test("internal/lease", "TestRefusedChargeBehindTheHead"),
 		in(recordFile, "Refused(err) { // nobody is charged then", "false {")),
