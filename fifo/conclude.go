@@ -96,8 +96,8 @@ func (c conclusion) forwarded() {
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
 // attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
 // is left alone for a while, and an attempt that counts to whoever claims its job next. So no handler runs more often
-// than MaxAttempts says, whatever is refused, unless its job is behind the head of a batch, and the server has no room
-// for a mark. If there was no answer, whoever claims the group next finds that the transaction was lost, and counts
+// than MaxAttempts says, whatever is refused, unless its job is behind the head of a batch, and the server refuses its
+// mark, too. If there was no answer, whoever claims the group next finds that the transaction was lost, and counts
 // that.
 func (c conclusion) mend(ctx context.Context) bool {
 	all := true

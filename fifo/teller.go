@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
-	"time"
 
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
@@ -15,48 +13,6 @@ import (
 type teller struct {
 	errors, warnings limiter
 	rollbacks        limiter // of handlers that have returned nil
-}
-
-// A limiter lets so many lines that say the same be logged in a second. The zero value is ready.
-type limiter struct {
-	mu       sync.Mutex
-	over     time.Time // when the present second is
-	told     int       // in it
-	withheld int       // and not counted in the log yet
-
-	counting sync.Mutex // held while the count is logged
-}
-
-// allow reports whether one more may be logged now, where most are allowed in a second. When the first one may not, it
-// has count called when the second is over, unless that is nil.
-func (l *limiter) allow(most int, count func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !now.Before(l.over) {
-		l.over, l.told = now.Add(time.Second), 0
-	}
-	if l.told < most {
-		l.told++
-		return true
-	}
-	if l.withheld++; l.withheld == 1 && count != nil {
-		time.AfterFunc(l.over.Sub(now), count)
-	}
-	return false
-}
-
-// count logs how many were withheld, if any were.
-func (l *limiter) count(log *slog.Logger, level slog.Level) {
-	l.counting.Lock()
-	defer l.counting.Unlock()
-	l.mu.Lock()
-	n := l.withheld
-	l.withheld = 0
-	l.mu.Unlock()
-	if n > 0 {
-		log.Log(context.Background(), level, "pgfifo: failures withheld", "count", n)
-	}
 }
 
 // end logs what is not counted yet, and waits, briefly, for a count that is being logged.

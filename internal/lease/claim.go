@@ -34,6 +34,9 @@ type groupLock struct {
 	marked   bool
 }
 
+// hidesNone reports whether the claim is known to hide no death if it is committed.
+func (g groupLock) hidesNone() bool { return g.head != 0 && (g.marked || g.job == 0 || g.before == 0) }
+
 // tell enters what the claim has told of a head.
 func (c *claims) tell(of *groupLock, h *Held) {
 	of.head, of.attempts, of.job, of.marked = h.ID, h.Attempts, h.jobXID, h.marked

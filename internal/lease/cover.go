@@ -25,8 +25,8 @@ func (l *Lane) cover(ctx context.Context, err error) {
 // whoever claims the job next counts it.
 //
 // A group that somebody holds by now, or has died with, is left to him. The lane's own session does it, or one of the
-// Control pool if that cannot: it may be gone, or as a handler has left it. If none is free within a second, all that
-// are left stay as they are: what the lane has settled is told only after this.
+// Control pool if that cannot: it may be gone, or as a handler has left it. Each try ends after Silence. If none of the
+// pool is free within a second, all that are left stay as they are: what the lane has settled is told only after this.
 func (l *Lane) coverAll(ctx context.Context) {
 	if l.control == nil {
 		return
@@ -47,7 +47,9 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 		defer cancel()
 		return on(ctx, func(pg *pgconn.PgConn) error {
 			own, err := l.coverOne(ctx, pg, one, lost)
-			lost = append(lost, own)
+			if own != 0 {
+				lost = append(lost, own)
+			}
 			return err
 		})
 	}

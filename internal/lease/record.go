@@ -52,8 +52,9 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
 // it was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
-// group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job next. After
-// any other error nothing is recorded, or, if the connection broke, it is not known.
+// group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job next, unless
+// that is behind the head, and the server refuses to mark it, too. After any other error nothing is recorded, or, if
+// the connection broke, it is not known.
 func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if r.on.control == nil {
 		return ErrNoControl
@@ -160,6 +161,7 @@ func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []
 	refused = err
 	if _, err = pg.Exec(ctx, undoCallsSQL).ReadAll(); err == nil {
 		if _, err = r.recordCalls(ctx, pg, chargeOf(calls)); Refused(err) { // nobody is charged then
+			refused = errors.Join(refused, err)
 			_, err = pg.Exec(ctx, undoCallsSQL).ReadAll()
 		}
 	}

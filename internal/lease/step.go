@@ -264,7 +264,10 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 
 // giveUp gives back what the lane has claimed, and closes it. A death that this would hide is looked for.
 func (l *Lane) giveUp(ctx context.Context) {
-	l.rollback(ctx)
+	failed := l.pg().TxStatus() == 'E'
+	if l.rollback(ctx); !failed && !l.Closed() { // it is committed
+		l.claims.locked = slices.DeleteFunc(l.claims.locked, groupLock.hidesNone)
+	}
 	l.coverAll(ctx)
 	_ = l.Close()
 }

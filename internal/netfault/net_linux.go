@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -171,9 +172,9 @@ func address(subnet net.IP, host byte) net.IP {
 
 // isRouted reports whether a route of this machine, the default aside, covers an address: it is somebody's.
 func isRouted(ip string, subnet net.IP) (bool, error) {
-	out, err := exec.Command(ip, "-4", "route", "show", "match", subnet.String()).Output()
+	out, err := exec.Command(ip, "-oneline", "-4", "route", "show", "match", subnet.String()).Output()
 	for route := range strings.Lines(string(out)) {
-		if !strings.HasPrefix(route, "default ") {
+		if !slices.Contains(strings.Fields(route), "default") {
 			return true, err
 		}
 	}

@@ -17,7 +17,7 @@ var told = []Mutant{
 		in(scoutFile, "	if !looked && (s.anew || s.nextCall() <= 0) {\n", "	if !looked && conn == nil {\n")),
 	plant("unhandled-queue-told-again", "each sweep logs the same queue without a handler again",
 		test("fifo", "TestUnhandledQueueIsTold"),
-		in("fifo/sweep.go", "		s.toldQueues[f.Queue] = true\n", "		s.toldQueues[f.Queue] = false\n")),
+		in("fifo/findings.go", "		s.toldQueues[f.Queue] = true\n", "		s.toldQueues[f.Queue] = false\n")),
 	plant("held-queue-unhandled", "a queue is said to wait whose job somebody runs",
 		test("fifo", "TestUnhandledQueueIsTold"),
 		in("internal/schedule/sweep.go", "c.Holder == 0 && !c.Paused", "!c.Paused")),
