@@ -47,4 +47,15 @@ func TestCarriedColumns(t *testing.T) {
 	require.Equal(t, 1, n)
 	want["queue"], want["group_id"] = "r", "h"
 	require.Equal(t, want, row("jobs"), "moved")
+	forwards := b.bare(nil)
+	forwards.HandleQueue("r", fifo.Queue{Handler: failing(10, errOnPurpose), DeadLetterQueue: "morgue"})
+	r := b.run(forwards)
+	await(t, "its move", func() bool { return b.count("jobs WHERE queue = 'morgue'") == 1 })
+	require.NoError(t, r.stop())
+	due()
+	b.exec("UPDATE pgfifo.jobs SET max_attempts = 1, enqueued_at = '2020-01-01'") // as a new message, it has its own
+	got := row("jobs")
+	require.Subset(t, got["headers"], want["headers"], "it says where it was, too")
+	want["queue"], want["headers"] = "morgue", got["headers"]
+	require.Equal(t, want, got, "forwarded")
 }
