@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +34,11 @@ func (h *Hold) all() *Hold {
 		return h
 	}
 	return &Hold{Held: h.claimed[0], Rest: h.claimed[1:]}
+}
+
+// changed reports whether a lane that has taken the hold has found a job of it that is not what was read.
+func (h *Hold) changed() bool {
+	return slices.ContainsFunc(keptBehind(h), func(job *Held) bool { return job.Place == Place{} })
 }
 
 // A Held is a job that a Hold owns.

@@ -1,7 +1,6 @@
 package lease
 
 import (
-	"slices"
 	"time"
 
 	"github.com/pgfifo/pgfifo/internal/array"
@@ -122,11 +121,6 @@ func sameArgs(behind []*Held) [][]byte {
 		array.Of(behind, func(to []byte, h *Held) []byte { return h.Place.Element(to) }),
 		array.Ints(behind, func(h *Held) int64 { return int64(h.version) }),
 	}
-}
-
-// changed reports whether a lane that has taken the hold has found a job of it that is not what was read.
-func (h *Hold) changed() bool {
-	return slices.ContainsFunc(keptBehind(h), func(job *Held) bool { return job.Place == Place{} })
 }
 
 // endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
