@@ -94,11 +94,18 @@ func (c *claim) readLock(r *rowReader) {
 		r.uint32() // the group's number
 		c.of.missed = NoHead
 	}
-	xid, ok := r.optional()
-	c.of.own = r.uint32()
-	if ok {
-		c.of.locked = append(c.of.locked, groupLock{Key: c.next.Key, before: xid})
+	c.of.readXIDs(r, c.next.Key)
+}
+
+// readXIDs reads the end of a row about a group: who had locked its row before, and the claim's transaction. It reports
+// whether the claim has it locked.
+func (c *claims) readXIDs(r *rowReader, of groups.Key) bool {
+	before, locked := r.optional()
+	c.own = r.uint32()
+	if locked {
+		c.locked = append(c.locked, groupLock{Key: of, before: before})
 	}
+	return locked
 }
 
 func (c *claim) readJob(r *rowReader) {
@@ -155,10 +162,7 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 	at := make([]int, len(asked)) // the lock of each: the first is number 1
 	p.send(lock, args[:2], nth(len(asked), func(r *rowReader, n int) {
 		c.missed = NoHead
-		xid, ok := r.optional()
-		c.own = r.uint32()
-		if ok {
-			c.locked = append(c.locked, groupLock{Key: asked[n].Key, before: xid})
+		if c.readXIDs(r, asked[n].Key) {
 			at[n] = len(c.locked)
 		}
 	}))
