@@ -32,6 +32,20 @@ func TestForgoneWrites(t *testing.T) {
 			defer func() { _ = tx.Rollback() }()
 			return second(tx.NewRaw(insert).Exec(ctx))
 		}), true},
+		"pgx, with rows": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return tx.QueryRow(ctx, insert+" RETURNING 1").Scan(new(int))
+		}), true},
+		"pgx, in a batch": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			batch := new(pgx.Batch)
+			batch.Queue(insert)
+			return tx.SendBatch(ctx, batch).Close()
+		}), true},
+		"pgx, copied": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"attempt"}, pgx.CopyFromRows([][]any{{1}})))
+		}), true},
 		"committed": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()
 			return errors.Join(exec(ctx, tx, insert), tx.Commit(ctx))

@@ -123,9 +123,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // written is committed then, and its attempt fails. The transaction is a savepoint inside the one that holds the job,
 // made by the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far,
 // Commit keeps it for when the job succeeds. Neither is needed. So defer no Rollback without a Commit: if the handler
-// returns nil, its writes are undone, and the job is done all the same. The worker warns of that if it has seen rows
-// written, by pgx's Exec or by bun, and no statement has failed. Until a Commit or Rollback, every call returns the
-// same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same,
+// returns nil, its writes are undone, and the job is done all the same. The worker warns of that if a statement of the
+// handler's has written rows (a call of a function is not seen) and none has failed. Until a Commit or Rollback, every
+// call returns the same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same,
 // with rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //
 // It is READ COMMITTED and READ WRITE, whatever the defaults of the database or the role are, and cannot be changed:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -26,7 +27,7 @@ const inFailedTransaction = "25P02"
 
 // note enters what became of a handler's statement. One that succeeds shows that nothing has failed, or that it is
 // rolled back.
-func (w *wire) note(err error) {
+func (w *wire) note(tag pgconn.CommandTag, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pgErr := (*pgconn.PgError)(nil)
@@ -34,9 +35,16 @@ func (w *wire) note(err error) {
 	case !w.lent:
 	case err == nil:
 		w.first = nil
+		w.wrote = w.wrote || tag.RowsAffected() > 0 && writes(tag)
 	case w.first == nil && errors.As(err, &pgErr) && pgErr.Code != inFailedTransaction:
 		w.first = pgErr
 	}
+}
+
+// writes reports whether the rows that a statement tells of were written by it.
+func writes(tag pgconn.CommandTag) bool {
+	verb, _, _ := strings.Cut(tag.String(), " ")
+	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"}, verb)
 }
 
 // A failedStatement is the server's error of a statement, as it is told although the handler has not told it: so

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -208,6 +207,7 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 	gone := n.closed // the one around it was rolled back
 	failed := gone || conn.PgConn().TxStatus() == 'E'
 	undo := !gone && (rollback || failed)
+	l.written = l.lane.wire.written() || l.written
 	release, err := l.savepoints.close(n, undo, failed)
 	l.mu.Unlock()
 	if err != nil {
@@ -251,35 +251,21 @@ func (l *Loan) spill(within *nest, why error) {
 	}
 }
 
-// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint, or have written rows.
-func (l *Loan) passes(ctx context.Context, sql string, rows int64) {
+// passes looks at a statement of the handler's that has succeeded: it may be about a savepoint.
+func (l *Loan) passes(ctx context.Context, sql string) {
 	word, rest := firstWord(sql)
-	switch verb := strings.ToUpper(word); verb {
-	case "SAVEPOINT", "RELEASE", "ROLLBACK":
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.pass(ctx, verb, savepointName(rest))
-	default:
-		if rows > 0 && writes(word) {
-			l.wrote()
-		}
+	verb := strings.ToUpper(word)
+	if verb != "SAVEPOINT" && verb != "RELEASE" && verb != "ROLLBACK" {
+		return
 	}
-}
-
-// writes reports whether a statement with that first word writes the rows that it tells of.
-func writes(word string) bool {
-	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, strings.ToUpper(word))
-}
-
-func (l *Loan) wrote() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.written = true
+	l.pass(ctx, verb, savepointName(rest))
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It sees what pgx's Exec has written, and what database/sql has. It does
-// not tell transactions that were open side by side from each other.
+// written, although no statement had failed. It sees rows by what the server says of a statement: not those that a
+// function or a WITH of a SELECT has written. It does not tell transactions that were open side by side from each other.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -133,8 +133,7 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 	defer c.loan.leave()
 	result, err := c.Conn.ExecContext(ctx, query, args)
 	if err == nil {
-		rows, _ := result.RowsAffected()
-		c.loan.passes(ctx, query, rows)
+		c.loan.passes(ctx, query)
 	}
 	return result, err
 }
@@ -149,8 +148,7 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 		return nil, err
 	}
 	c.loan.opened(1)
-	word, _ := firstWord(query)
-	return laneRows{rows.(*stdlib.Rows), c, writes(word)}, nil
+	return laneRows{rows.(*stdlib.Rows), c}, nil
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
@@ -182,8 +180,7 @@ func (s laneStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (d
 
 type laneRows struct {
 	*stdlib.Rows
-	conn   laneConn
-	writes bool // each has been written
+	conn laneConn
 }
 
 func (r laneRows) Next(dest []driver.Value) error {
@@ -191,11 +188,7 @@ func (r laneRows) Next(dest []driver.Value) error {
 		return err
 	}
 	defer r.conn.loan.leave()
-	err := r.Rows.Next(dest)
-	if err == nil && r.writes {
-		r.conn.loan.wrote()
-	}
-	return err
+	return r.Rows.Next(dest)
 }
 
 // Close is called once.

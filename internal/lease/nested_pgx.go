@@ -78,7 +78,7 @@ func (t *nestedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.Co
 	defer t.loan.leave()
 	tag, err := t.Tx.Exec(ctx, sql, args...)
 	if err == nil {
-		t.loan.passes(context.Background(), sql, tag.RowsAffected())
+		t.loan.passes(context.Background(), sql)
 	}
 	return tag, err
 }

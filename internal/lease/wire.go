@@ -22,6 +22,7 @@ type wire struct {
 	since time.Time // when it was so last
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
+	wrote bool            // they have written rows since written was last called
 }
 
 // chain returns a tracer that is the user's, if there is one, and then the wire: so a statement that the user's keeps
@@ -61,15 +62,24 @@ func (w *wire) leave() {
 }
 
 // done says what became of a statement, and that it has ended.
-func (w *wire) done(err error) {
-	w.note(err)
+func (w *wire) done(tag pgconn.CommandTag, err error) {
+	w.note(tag, err)
 	w.leave()
+}
+
+// written reports whether the handler's statements have written rows since it was last called.
+func (w *wire) written() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wrote := w.wrote
+	w.wrote = false
+	return wrote
 }
 
 // open lets heartbeats use the connection, and with handler a handler, too.
 func (w *wire) open(handler bool) {
 	w.mu.Lock()
-	w.lent, w.idle, w.first = handler, !handler, nil
+	w.lent, w.idle, w.first, w.wrote = handler, !handler, nil, false
 	w.lends, w.since = w.lends+1, time.Now()
 	w.mu.Unlock()
 }
@@ -109,19 +119,21 @@ func (w *wire) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 	return w.enter(ctx)
 }
 
-func (w *wire) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) { w.done(d.Err) }
+func (w *wire) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	w.done(d.CommandTag, d.Err)
+}
 
 func (w *wire) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return w.enter(ctx)
 }
 
 func (w *wire) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	w.note(d.Err)
+	w.note(d.CommandTag, d.Err)
 }
 
 func (w *wire) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
 	if d.Err != nil { // else each query has told
-		w.note(d.Err)
+		w.note(pgconn.CommandTag{}, d.Err)
 	}
 	w.leave()
 }
@@ -131,7 +143,7 @@ func (w *wire) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceC
 }
 
 func (w *wire) TraceCopyFromEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceCopyFromEndData) {
-	w.done(d.Err)
+	w.done(d.CommandTag, d.Err)
 }
 
 func (w *wire) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
@@ -140,7 +152,7 @@ func (w *wire) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePr
 
 func (w *wire) TracePrepareEnd(_ context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
 	if !d.AlreadyPrepared { // else the server was not asked
-		w.note(d.Err)
+		w.note(pgconn.CommandTag{}, d.Err)
 	}
 	w.leave()
 }
