@@ -27,6 +27,7 @@ type beside struct {
 func (b *beside) run(
 	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
 ) {
+	var told limiter
 	for ctx.Err() == nil {
 		conn := *first
 		*first = nil
@@ -49,7 +50,7 @@ func (b *beside) run(
 				retry.failed = 0
 			}
 		}
-		retry.wait(ctx, err, nil)
+		retry.wait(ctx, err, &told)
 	}
 }
 

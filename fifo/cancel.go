@@ -31,8 +31,9 @@ func (s Scope) Cancel(ctx context.Context, reason string) (was bool, jobs int, e
 
 // Terminate ends the session that has the head of the group, by force, and reports whether there was one. Where several
 // jobs of a group may run at once (Settings.GroupLimit), it ends those of all that run. A worker's is ended whatever
-// its handler does. The handler's context ends with ErrLost, and until it returns it may run beside its successor: to
-// prevent that, pause the group first. The attempt is counted as lost (KindLost) when a worker claims the group next,
+// its handler does. The handler's context ends with ErrLost. Another worker may claim the group at once, and then the
+// handler runs beside its successor: to prevent that, pause the group first. The worker that had the group claims it
+// again when the handler has returned. The attempt is counted as lost (KindLost) when a worker claims the group next,
 // which is after Resume if it is paused. Terminate does not wait for the end. Ending a session cannot be undone.
 //
 // It needs the right to pg_terminate_backend: to be a member of the worker's role or of pg_signal_backend. Whoever

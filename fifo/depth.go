@@ -14,8 +14,8 @@ import (
 type Depth struct {
 	Jobs        int       // those that wait and those that run
 	Groups      int       // groups with jobs; of a group 0 or 1
-	OldestAt    time.Time // when the oldest of them was enqueued; zero: there are none
-	DueSince    time.Time // since when the first of them is due; zero: none is yet
+	OldestAt    time.Time `json:",omitzero"` // when the oldest of them was enqueued; zero: there are none
+	DueSince    time.Time `json:",omitzero"` // since when the first of them is due; zero: none is yet
 	DeadLetters int       // given up and not deleted
 	More        bool      // of MeasureUpTo: there are more jobs, or dead letters, than it has counted
 }

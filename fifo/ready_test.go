@@ -163,8 +163,8 @@ func testNotReadyBeforeALookAfterAnOutage(t *testing.T, by lease) {
 	require.NoError(t, w.Ready())
 }
 
-// Of all lanes that cannot connect the log has one line a second. It says how many they are, and says it once if each
-// address is tried twice.
+// Of all lanes that cannot connect the log has one line a second, as of the scout and of the listener. It says how many
+// lanes they are, and says it once if each address is tried twice.
 func TestLanesWithoutConnectionsAreToldTogether(t *testing.T) {
 	overLeases(t, testLanesWithoutConnectionsAreToldTogether)
 }
@@ -189,7 +189,10 @@ func testLanesWithoutConnectionsAreToldTogether(t *testing.T, by lease) {
 		lines = b.log.lines(" who=lane ")
 		return len(lines) > 1
 	})
-	require.LessOrEqual(t, len(lines), 1+int(time.Since(begin)/tuning.Wait))
+	for _, who := range []string{" who=lane ", " who=scout ", " who=listener "} {
+		told := b.log.lines(who)
+		require.LessOrEqual(t, len(told), 1+int(time.Since(begin)/tuning.Wait), told)
+	}
 	last := lines[len(lines)-1]
 	require.Contains(t, last, fmt.Sprintf("who=lane lanes=%d error=", lanes))
 	require.Equal(t, 1, strings.Count(last, "dial error"), last)

@@ -38,18 +38,18 @@ func (r *redialer) lose() {
 	}
 }
 
-// wait logs the error, of many lanes once a second, and sleeps a little longer each time, unless ctx ends.
-func (r *redialer) wait(ctx context.Context, err error, many *limiter) {
+// wait logs the error, with a limiter once a second, and sleeps a little longer each time, unless ctx ends.
+func (r *redialer) wait(ctx context.Context, err error, of *limiter) {
 	if ctx.Err() != nil {
 		return
 	}
 	err = eachLineOnce(err)
-	const trouble = "pgfifo: trouble with the database; trying again"
-	switch {
-	case many == nil:
-		r.log.Warn(trouble, "who", r.who, "error", err)
-	case many.allow(1, nil):
-		r.log.Warn(trouble, "who", r.who, "lanes", r.lanes(), "error", err)
+	if of == nil || of.allow(1, nil) {
+		attrs := []any{"who", r.who}
+		if of != nil && r.lanes != nil {
+			attrs = append(attrs, "lanes", r.lanes())
+		}
+		r.log.Warn("pgfifo: trouble with the database; trying again", append(attrs, "error", err)...)
 	}
 	r.last.Store(&setback{err, time.Now()})
 	_ = pause.For(ctx, r.next())

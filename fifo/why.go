@@ -152,8 +152,8 @@ func (s *Status) reason(about int64, state State, since time.Time) string {
 	default:
 		return fmt.Sprintf("may run since %s, and nobody has taken it: "+
 			"no worker handles the queue, the lanes of its workers are busy, they try one job of it at a time "+
-			"(Unavailable, Stats.Probed), or the server refuses something about the group "+
-			"(Stats.Troubles, and the log)", when(since))
+			"(Unavailable, Stats.Probed), the handler of a worker that has lost it goes on there, "+
+			"or the server refuses something about the group (Stats.Troubles, and the log)", when(since))
 	}
 }
 

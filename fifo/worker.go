@@ -271,7 +271,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err = errs[0]; len(errs) > 1 {
 		err = errors.Join(errs...)
 	}
-	briefly(func() { log.Info("pgfifo: worker stopped", "error", err) })
+	stopped := []any{}
+	if err != nil {
+		stopped = []any{"error", err}
+	}
+	briefly(func() { log.Info("pgfifo: worker stopped", stopped...) })
 	return err
 }
 

@@ -64,7 +64,7 @@ func (r *report) print(w io.Writer) {
 		thousands(r.jobs), accounts, seconds(r.enqueued), r.transactions)
 	line("worked", "in %v by %d processes of %d lanes: %s jobs/s",
 		seconds(r.worked), workers, lanes, thousands(int(float64(r.jobs)/r.worked.Seconds())))
-	line("killed", "%s (pid %d) after %s jobs, while it held %d groups",
+	line("killed", "%s (pid %d) after %s jobs; it held %d groups a moment before",
 		r.victim, r.pid, thousands(int(r.at)), r.held)
 	if r.lost > 0 {
 		line("recovered",
