@@ -43,7 +43,7 @@ func (r *row) front() *[]*Turn {
 		}
 		return &r.lists[p]
 	}
-	for p := 1; p <= MaxPriority; p++ {
+	for p := range r.lists {
 		list := &r.lists[p]
 		if len(*longest) == 0 || len(*list) > 0 && (*list)[0].came < (*longest)[0].came {
 			longest = list
@@ -82,8 +82,9 @@ func (r *row) push(turn *Turn) {
 	r.place(turn)
 }
 
-// place puts a turn at the end of its list. It goes to the front if it was there before, and no use was made of it, or
-// if its worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery).
+// place puts a turn into its list, behind those that came before it. It goes to the front if it was there before, and
+// no use was made of it, or if its worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md,
+// recovery).
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
 	list := &r.lists[turn.rank]
@@ -93,11 +94,13 @@ func (r *row) place(turn *Turn) {
 	case turn.fresh, turn.orphan, turn.returned && turn.early:
 		list = &r.fresh
 	}
-	if turn.orphan || turn.returned {
-		*list = slices.Insert(*list, 0, turn)
-	} else {
-		*list = append(*list, turn)
+	at := 0
+	if !turn.orphan && !turn.returned {
+		for at = len(*list); at > 0 && (*list)[at-1].came > turn.came && !(*list)[at-1].orphan; {
+			at--
+		}
 	}
+	*list = slices.Insert(*list, at, turn)
 }
 
 // rerank moves the turns whose priority has changed.

@@ -56,6 +56,34 @@ func TestGuaranteedPart(t *testing.T) {
 	})
 }
 
+// It is its turn, too, if its head has got another priority since it came, and if it was announced before the others
+// were found.
+func TestGuaranteedPartOfTheOldest(t *testing.T) {
+	offer := func(priority int) func(*Turns) {
+		return func(turns *Turns) {
+			turns.LookBegins()
+			turns.Offer(urgent(priority, ready("oldest")))
+		}
+	}
+	pgtest.OverAll(t, map[string][]func(*Turns){
+		"as it came": {offer(0), func(*Turns) {}},
+		"raised":     {offer(0), offer(1)},
+		"lowered":    {offer(2), offer(1)},
+		"announced":  {func(turns *Turns) { turns.Announce(group("oldest"), 1) }, func(*Turns) {}},
+	}, func(t *testing.T, row []func(*Turns)) {
+		t.Parallel()
+		turns := NewTurns(10_000)
+		row[0](turns)
+		for i := range 30 {
+			turns.Offer(ready(fmt.Sprint("plain", i)))
+			turns.Offer(urgent(1, ready(fmt.Sprint("low", i))))
+			turns.Offer(urgent(9, ready(fmt.Sprint("high", i))))
+		}
+		row[1](turns)
+		require.Contains(t, drained(turns)[:guaranteed], "oldest")
+	})
+}
+
 // The priority of a head counts for nothing that is behind it; one that is to be tried again keeps it.
 func TestPriorityEndsWithItsJob(t *testing.T) {
 	turns := newTurns(t, ready("b", "c")...)

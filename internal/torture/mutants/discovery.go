@@ -85,7 +85,7 @@ var discovery = []Mutant{
 		in("fifo/attempt.go", "case stop.Err() != nil && !hold.GroupSlot:", "case false:")),
 	plant("put-back-at-the-end", "what was put back for a slow hook is behind all others, each time",
 		test("fifo", "TestPutBackKeepsItsPlace"), in("internal/schedule/ranks.go",
-			"	if turn.orphan || turn.returned {\n", "	if turn.orphan {\n")),
+			"	if !turn.orphan && !turn.returned {\n", "	if !turn.orphan {\n")),
 	plant("refusal-forgotten-behind-a-hook", "a batch that cannot be committed runs again and again behind slow hooks",
 		test("fifo", "TestRefusedBatchBehindAHook"),
 		in("fifo/upcoming.go",
