@@ -201,8 +201,29 @@ func TestEnqueueFunctionInAProcedure(t *testing.T) {
 			PERFORM pg_sleep(0.2);
 			began := clock_timestamp();
 			PERFORM pgfifo.enqueue('q', 'g', 'x', delay => '0.1 s');
-			ASSERT (SELECT run_at >= began + interval '0.1 s' FROM pgfifo.jobs);
+			ASSERT (SELECT run_at >= began + interval '0.1 s' AND enqueued_at >= began FROM pgfifo.jobs);
 		END $$`)
+}
+
+// The function waits a quarter of a second for who has the job locked that it is to replace, however long its statement
+// has run.
+func TestEnqueueFunctionReplacesInAProcedure(t *testing.T) {
+	s := newStaff(t, "")
+	const again = "SELECT pgfifo.enqueue('q', 'g', 'x', delay => '1 hour', dedup_id => 'd', replace => true)"
+	s.exec(again)
+	tx, err := s.Pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM pgfifo.jobs FOR UPDATE")
+	require.NoError(t, err)
+	s.exec(`DO $$
+		DECLARE began timestamptz;
+		BEGIN
+			PERFORM pg_sleep(0.3);
+			began := clock_timestamp();
+			` + strings.Replace(again, "SELECT", "PERFORM", 1) + `;
+			ASSERT clock_timestamp() > began + interval '0.2 s', 'it has not waited';
+		END $$`)
+	require.NoError(t, tx.Rollback(t.Context()))
 }
 
 // In the order of commits, who enqueues to a group waits for another one that has: by the function or by a client.

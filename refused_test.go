@@ -180,7 +180,7 @@ const (
 	heldBySessions  = "SELECT pgfifo.held_by_sessions('q', 'a')"
 )
 
-const replaceWaiting = "SELECT pgfifo.replace_waiting('q', 'a', sha256('mine'), '', '{}')"
+const replaceWaiting = "SELECT pgfifo.replace_waiting('q', 'a', sha256('mine'), '', '{}', now())"
 
 var refusedToAdmin = slices.Concat(workersOnly, []string{
 	"INSERT INTO pgfifo.pauses (queue, paused_at) VALUES ('other', now())",

@@ -36,11 +36,14 @@ func TestCommitOrder(t *testing.T) {
 		m.Payload = "second"
 		result := beside(func() error { return second(b.client.Enqueue(t.Context(), m)) })
 		await(t, "the second producer to wait", func() bool { return b.waiters() == 1 })
+		m.Payload = "first"
+		_, err = first.enqueue(m)
+		require.NoError(t, err)
 		b.receipts(fifo.Message{Queue: "q", GroupID: "h"}, fifo.Message{Queue: "r", GroupID: group})
 		want := []string{"second"}
 		if end == "commit" {
 			require.NoError(t, first.commit())
-			want = []string{"first", "first", "second"}
+			want = []string{"first", "first", "first", "second"}
 		} else {
 			require.NoError(t, first.undo())
 		}
@@ -48,6 +51,7 @@ func TestCommitOrder(t *testing.T) {
 		jobs := b.jobsOf(b.q.Group(group))
 		for i, job := range jobs {
 			require.Equal(t, want[i], string(job.Payload))
+			require.False(t, i > 0 && job.EnqueuedAt.Before(jobs[i-1].EnqueuedAt), "its place is behind")
 		}
 		require.Len(t, jobs, len(want))
 	})

@@ -42,7 +42,7 @@ type Job struct {
 	// Priority is the message's.
 	Priority int `bun:"priority,nullzero"`
 	// EnqueuedAt is when the message was enqueued, by the server's clock.
-	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:statement_timestamp()"`
+	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:clock_timestamp()"`
 	// DiedAt is when the job became a dead letter, by the server's clock. Zero: it is none.
 	DiedAt time.Time `bun:"died_at,scanonly"`
 	// Failures is the history of attempts, oldest first: the last one of a dead letter is what killed it. A handler's

@@ -36,7 +36,7 @@ REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
-    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb), pgfifo.runs_here(text, text, xid),
+    pgfifo.replace_waiting(text, text, bytea, bytea, jsonb, timestamptz), pgfifo.runs_here(text, text, xid),
     pgfifo.held_by_sessions(text, text), pgfifo.take_from_session(text, text),
     pgfifo.block_group(text, text, bigint, text)
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
@@ -63,7 +63,7 @@ GRANT EXECUTE ON FUNCTION
     pgfifo.enqueue(text, text, text, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
     pgfifo.enqueue(text, text, jsonb, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer)
     TO pgfifo_producer, pgfifo_worker; -- it runs with their rights
-GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb)
+GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb, timestamptz)
     TO pgfifo_producer, pgfifo_worker; -- it runs with the owner's
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It may pause, because a job may block

@@ -5,7 +5,8 @@
 -- replaced what was there.
 --
 -- What is replaced and what is not is said at the function, which does what a producer has no right to do.
-SELECT m.n, pgfifo.replace_waiting(m.queue, m.group_id, m.key, m.payload, m.headers::jsonb) AS replaced
+SELECT m.n, pgfifo.replace_waiting(m.queue, m.group_id, m.key, m.payload, m.headers::jsonb, statement_timestamp())
+       AS replaced
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[], $5::text[])
      WITH ORDINALITY AS m (queue, group_id, key, payload, headers, n)
 ORDER BY m.n

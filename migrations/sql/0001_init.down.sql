@@ -12,7 +12,7 @@ DROP FUNCTION pgfifo.enqueue(
 DROP FUNCTION pgfifo.enqueue(
     text, text, bytea, jsonb, interval, timestamptz, integer, boolean,
     text, boolean, boolean, integer);
-DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb);
+DROP FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb, timestamptz);
 DROP FUNCTION pgfifo.block_group(text, text, bigint, text);
 DROP FUNCTION pgfifo.take_from_session(text, text);
 DROP FUNCTION pgfifo.held_by_sessions(text, text);

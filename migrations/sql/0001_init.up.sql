@@ -57,7 +57,7 @@ CREATE TABLE pgfifo.jobs (
     run_at       timestamptz,                                   -- not before; NULL: as soon as its turn comes
     attempts     pgfifo.count NOT NULL DEFAULT 0,               -- failed or lost so far
     max_attempts pgfifo.count,                                  -- NULL or 0: the worker's default
-    enqueued_at  timestamptz NOT NULL DEFAULT statement_timestamp(),
+    enqueued_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     failures     jsonb,                                         -- one object per failed or lost attempt, oldest first
     priority     pgfifo.priority,                               -- its group's, while it is the head; NULL: none, or 0
     PRIMARY KEY (queue, group_id, id)
@@ -279,7 +279,8 @@ REVOKE ALL ON FUNCTION pgfifo.block_group(text, text, bigint, text) FROM PUBLIC;
 -- whether a head that somebody has locked is free.
 --
 -- It does not wait for a job that runs, unless that is paused or to run later. A claim has the row of such a head for a
--- moment, and gives it back: for that it waits, a quarter of a second at most for all messages of a statement.
+-- moment, and gives it back: for that it waits, until a quarter of a second after since, when the first of the messages
+-- that it is called for was given to it.
 --
 -- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
@@ -293,7 +294,8 @@ REVOKE ALL ON FUNCTION pgfifo.block_group(text, text, bigint, text) FROM PUBLIC;
 -- committed (fifo/sql/succeed_batch.sql).
 --
 -- The job is found by the index of ids, whatever plan is made: OFFSET keeps the other conditions out of it.
-CREATE FUNCTION pgfifo.replace_waiting(queue text, group_id text, key bytea, payload bytea, headers jsonb)
+CREATE FUNCTION pgfifo.replace_waiting(
+    queue text, group_id text, key bytea, payload bytea, headers jsonb, since timestamptz)
 RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $replace$
 #variable_conflict use_variable
@@ -363,7 +365,7 @@ BEGIN
         END IF;
         CONTINUE WHEN ours;
         tries := tries + 1;
-        IF tries > 25 OR clock_timestamp() > statement_timestamp() + interval '250 milliseconds' OR NOT EXISTS (
+        IF tries > 25 OR clock_timestamp() > since + interval '250 milliseconds' OR NOT EXISTS (
             SELECT FROM pgfifo.jobs j
             WHERE j.queue = job.queue AND j.group_id = job.group_id AND j.id = job.id
               AND j.attempts = 0 AND j.failures IS NULL
@@ -380,7 +382,7 @@ BEGIN
     RETURN true;
 END
 $replace$;
-REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb, timestamptz) FROM PUBLIC;
 
 -- For triggers, psql and other languages: enqueues one message with the checks of Client.Enqueue, and returns a
 -- Receipt. It runs with the caller's rights, in the caller's transaction, and draws the id as fifo/sql/enqueue_one.sql
@@ -511,7 +513,7 @@ BEGIN
             duplicate := true;
             IF replace THEN
                 replaced := pgfifo.replace_waiting(queue, CASE WHEN ungrouped THEN '' ELSE group_id END, hash,
-                                                   payload, headers);
+                                                   payload, headers, clock_timestamp());
             END IF;
             RETURN;
         END IF;
