@@ -30,8 +30,9 @@ func (s Scope) Measure(ctx context.Context) (Depth, error) {
 // letters at most, and says More if there are others. 0 and negative mean 1,000, which takes some milliseconds.
 //
 // With More, OldestAt and DueSince are the earliest among the jobs that were counted and the n oldest of the schema. So
-// they are those of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
-// A zero DueSince with More does not say that none is due: a due job may be behind n delayed ones.
+// OldestAt is that of Measure, unless n jobs of other queues or groups are older, or the oldest was redriven or moved.
+// DueSince may be later than that of Measure, or zero: n older jobs that were delayed or have failed hide one behind
+// them that has been due for longer.
 func (s Scope) MeasureUpTo(ctx context.Context, n int) (Depth, error) {
 	n = min(cmp.Or(max(n, 0), 1000), math.MaxInt32-1) // one more is looked for
 	from, to := "", "\U0010FFFF"                      // no id is printable and higher

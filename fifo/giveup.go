@@ -23,8 +23,8 @@ const (
 	//
 	// A job may use up its attempts while another one blocks the group, or while somebody pauses or resumes it in an
 	// open transaction. Then it is tried again, after a second and longer each time, until it blocks the group, and
-	// Blocked is told each time. If an operator has paused the group, the pause does not name the job: it blocks the
-	// group after Resume.
+	// Blocked is told each time. If an operator has paused the group meanwhile, the pause stays as it is, and names the
+	// job as well.
 	//
 	// A job whose payload JSON cannot decode blocks the group at its first attempt. One whose handler returns
 	// DeadLetter becomes a dead letter all the same, and stops nothing.
@@ -70,7 +70,7 @@ func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 		default:
 			reason += ": " + textOf(err)
 		}
-		reason = scrub(reason, MaxReasonBytes-len("…"))
+		reason = scrub(reason, MaxReasonBytes)
 		return lease.Call{Statement: blockStmt, Args: append(append(args, how...), []byte(reason)), Job: r.job.ID}
 	}
 	r.outcome = Buried

@@ -2,10 +2,13 @@ package fifo_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -157,6 +160,26 @@ func TestBlockOfAPausedGroup(t *testing.T) {
 	require.Equal(t, "by hand", pauses[0].Reason)
 	require.NotZero(t, pauses[0].Job)
 	b.resumes(g)
+	b.drained()
+}
+
+// The reason of a block is no longer than one of an operator's, whatever the error is.
+func TestReasonOfABlock(t *testing.T) {
+	b := newBed(t)
+	texts := map[string]string{"zeros": "\x00", "no UTF-8": "\xff€", "letters": "é"}
+	b.run(b.giving(fifo.BlockGroup, fifo.Queue{MaxAttempts: 1, Handler: func(_ context.Context, job *fifo.Job) error {
+		return errors.New(strings.Repeat(texts[job.GroupID], 5000))
+	}}))
+	for name := range texts {
+		b.send(name, "head")
+		await(t, "the block", func() bool { return len(b.pauses()) > 0 })
+		p := only(t, b.pauses())
+		require.LessOrEqual(t, len(p.Reason), fifo.MaxReasonBytes, name)
+		require.Greater(t, len(p.Reason), fifo.MaxReasonBytes-len("…")-utf8.UTFMax, name)
+		require.NoError(t, b.q.Group(name).Bury(t.Context(), p.Job, ""), name)
+		require.NoError(t, pausing(b.q.Group(name).Pause(t.Context(), p.Reason)), name)
+		b.resumes(b.q.Group(name))
+	}
 	b.drained()
 }
 

@@ -103,6 +103,10 @@ func TestMoveStaysInItsDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, []string{"there/g "}, b.places())
+
+	elsewhere := b.open(b.pool, func(c *fifo.Config) { c.Schema = "pg_none" })
+	require.ErrorIs(t, second(b.client.Queue("there").Move(t.Context(), elsewhere.Queue("q"))), fifo.ErrInvalidConfig)
+	require.Equal(t, []string{"there/g "}, b.places())
 }
 
 func TestMoveBesideARunningJob(t *testing.T) {

@@ -35,8 +35,8 @@ var defaultBackoff = Backoff(time.Second, 5*time.Minute)
 // waits for up to eight and a half minutes before its head becomes a dead letter.
 const DefaultMaxAttempts = 10
 
-// RetryAfter wraps the error that a handler returns: the next attempt is made after d, whatever Worker.Retry says.
-// It counts as an attempt all the same. A nil err stands for "retry later".
+// RetryAfter wraps the error that a handler returns: the next attempt is made after d, at most MaxDelay, whatever
+// Worker.Retry says. It counts as an attempt all the same. A nil err stands for "retry later".
 func RetryAfter(d time.Duration, err error) error {
 	return newVerdict[retryAfter](err, "retry later", d)
 }
@@ -60,14 +60,17 @@ const (
 
 // scrub makes a text storable: valid UTF-8, no NUL, no longer than limit. Recording a failure must not fail.
 func scrub(s string, limit int) string {
-	if len(s) > limit {
-		cut := limit
-		for cut > 0 && cut > limit-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut] + "…"
+	const more = "…"
+	long := len(s) > limit
+	s = strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), limit)], "\uFFFD"), "\x00", "\uFFFD")
+	if !long && len(s) <= limit {
+		return s
 	}
-	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+	cut := min(len(s), limit-len(more))
+	for cut > 0 && cut < len(s) && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + more
 }
 
 // storable reports whether PostgreSQL can have s as a text.

@@ -32,6 +32,7 @@ type Scope struct {
 	queue  string
 	group  string // "": not of one
 	level  level
+	found  bool // the database has told of the group: its id is what it is
 
 	in *callerTx // nil: on the client's pool
 }
@@ -54,7 +55,14 @@ const (
 
 // Group returns the Scope of one group of the queue.
 func (s Scope) Group(id string) Scope {
-	s.group, s.level = id, ofGroup
+	s.group, s.level, s.found = id, ofGroup, false
+	return s
+}
+
+// groupOf is Group for one that the database has told of: it may have been written by hand.
+func (s Scope) groupOf(id string) Scope {
+	s = s.Group(id)
+	s.found = true
 	return s
 }
 
@@ -93,7 +101,7 @@ func (s Scope) validate() error {
 	if s.level == ofAll {
 		return nil
 	}
-	if err := groups.ValidateID("Queue", s.queue); err != nil || s.level == ofQueue {
+	if err := groups.ValidateID("Queue", s.queue); err != nil || s.level == ofQueue || s.found {
 		return err
 	}
 	return groups.ValidateID("GroupID", s.group)

@@ -110,7 +110,7 @@ func (s Scope) oneNow(
 		if why, err = s.WhyJob(ctx, id); err != nil || why.State == Dead {
 			return err
 		}
-		group := s.Group(why.GroupID)
+		group := s.groupOf(why.GroupID)
 		switch locked, err = group.lock(ctx, id, read); {
 		case err != nil:
 		case locked:
@@ -124,7 +124,7 @@ func (s Scope) oneNow(
 	case err != nil:
 		return false, err
 	case xid != 0:
-		group := s.Group(why.GroupID)
+		group := s.groupOf(why.GroupID)
 		group.announce(xid, group.hint)
 		return false, nil
 	case locked:

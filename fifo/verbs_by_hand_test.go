@@ -31,6 +31,19 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 	b.ledger.sent = nil
 }
 
+// So is a job of a group that a message cannot have, in the list of its queue.
+func TestVerbsOnAGroupByHand(t *testing.T) {
+	b := newBed(t)
+	for name, verb := range oneJob {
+		b.exec("INSERT INTO pgfifo.jobs (queue, group_id, payload) VALUES ('q', E'a\\u200bb', '')")
+		job := only(t, b.jobs())
+		require.Equal(t, fifo.Due, b.whyJob(job.ID).State)
+		require.NoError(t, verb(t.Context(), b.q, job.ID), name)
+		require.ErrorIs(t, verb(t.Context(), b.q.Group(job.GroupID), job.ID), fifo.ErrInvalidID, name)
+		b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
+	}
+}
+
 // A time of an enqueue that Go does not have keeps nobody from his job, nor from those behind it.
 func TestVerbsOnInfiniteTimes(t *testing.T) {
 	b := newBed(t)

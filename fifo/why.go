@@ -59,7 +59,7 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 	if !found {
 		return Status{}, notFound
 	}
-	list, err := s.Group(job.GroupID).Groups(ctx, Page{Limit: 1})
+	list, err := s.groupOf(job.GroupID).Groups(ctx, Page{Limit: 1})
 	switch {
 	case err != nil:
 		return Status{}, err
@@ -67,7 +67,7 @@ func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
 		return Status{}, notFound
 	case list[0].HeadID < id:
 		if most > 0 || list[0].groupFull { // it may run beside the head
-			own, err := s.Group(job.GroupID).groupsBehind(ctx, position{job.Group(), id - 1}, 1)
+			own, err := s.groupOf(job.GroupID).groupsBehind(ctx, position{job.Group(), id - 1}, 1)
 			if err != nil {
 				return Status{}, err
 			}

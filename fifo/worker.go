@@ -19,6 +19,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
+// mostLanes is how many connections a server can have: no max_connections is higher.
+const mostLanes = 262_143
+
 // A Worker takes jobs and runs their handlers. Set its fields and handlers before Run or RunOne, and not after. A
 // Queue may have its own MaxAttempts, Retry, JobTimeout and AbandonAfter. SetLanes may be called at any time.
 type Worker struct {
@@ -46,8 +49,9 @@ type Worker struct {
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
-	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once.
-	// See Backoff. The lane waits for it, so it should be quick. Defaults to DefaultRetry.
+	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once,
+	// and more than MaxDelay means MaxDelay. See Backoff. The lane waits for it, so it should be quick. Defaults to
+	// DefaultRetry.
 	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
 	// transaction, unless its queue has Settings.SessionLease, and a long one keeps vacuum from cleaning up in the
@@ -202,8 +206,11 @@ func (w *Worker) withDefaults() (settings, error) {
 		return s, fmt.Errorf("%w: Direct was not made by pgx.ParseConfig", ErrInvalidWorker)
 	}
 	for _, k := range kinds {
-		if n := k.lanes(w); n < 0 {
+		switch n := k.lanes(w); {
+		case n < 0:
 			return s, fmt.Errorf("%w: %s %d is negative", ErrInvalidWorker, k.concurrency, n)
+		case n > mostLanes:
+			return s, fmt.Errorf("%w: %s %d is over %d", ErrInvalidWorker, k.concurrency, n, mostLanes)
 		}
 	}
 	if err := s.bounds.Validate(); err != nil {

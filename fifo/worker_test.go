@@ -35,6 +35,8 @@ func TestInvalidWorker(t *testing.T) {
 			require.NoError(t, w.Client.Close())
 		}, "Client is closed"}, // its handlers would have no transaction, and their jobs would use up their attempts
 		"concurrency":   {func(w *fifo.Worker) { w.Concurrency = -1 }, "Concurrency -1"},
+		"no server":     {func(w *fifo.Worker) { w.Concurrency = math.MaxInt }, "is over 262143"},
+		"no such":       {func(w *fifo.Worker) { w.SessionConcurrency = math.MaxInt }, "SessionConcurrency"},
 		"direct":        {func(w *fifo.Worker) { w.Direct = new(pgx.ConnConfig) }, "Direct was not made by"},
 		"name":          {func(w *fifo.Worker) { w.Name = "x\x00work_mem\x001MB" }, "Name"},
 		"name in bytes": {func(w *fifo.Worker) { w.Name = "\xff" }, "Name"},

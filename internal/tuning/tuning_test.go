@@ -40,6 +40,7 @@ var known = map[string]string{
 	"fifo.withDefaults":             "defaults",
 	"lease.WithDefaults":            "defaults",
 	"fifo.most":                     "names in an error",
+	"fifo.mostLanes":                "what a server can have",
 	"fifo.maxErrorBytes":            "what a row keeps of a failure",
 	"fifo.maxFailures":              "what a row keeps of failures",
 	"fifo.maxStackBytes":            "what a row keeps of a failure",
