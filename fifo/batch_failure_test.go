@@ -1,9 +1,11 @@
 package fifo_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
@@ -258,6 +261,47 @@ func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 	b.attempts(ids...)
 	require.EqualValues(t, 3, w.Stats().Succeeded)
 	require.Zero(t, w.Stats().Lost+w.Stats().Unknown+w.Stats().Buried)
+}
+
+// If the connection is, the next job of a batch does not begin: its group is free, and may be another worker's.
+func TestBatchWhoseConnectionIsLostBehindAFailure(t *testing.T) {
+	b := newEffects(t)
+	b.ledger.unordered = true
+	b.sendMany("q", 3, 1)
+	var first, armed, cut, began atomic.Bool
+	pool := b.pooled(func(cfg *pgxpool.Config) {
+		dial := cfg.ConnConfig.DialFunc
+		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			return cutAt{conn, "pgfifo_restore", &armed, &cut}, err
+		}
+	})
+	b.work(b.each(fifo.Queue{BatchGroups: 3}, func(ctx context.Context, job *fifo.Job) error {
+		switch {
+		case first.CompareAndSwap(false, true): // by itself if the lane was waiting, else with the others
+		case armed.CompareAndSwap(false, true):
+			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (1)"), errOnPurpose)
+		case exec(ctx, job, "SELECT 1") != nil && ctx.Err() == nil:
+			began.Store(true)
+		}
+		return nil
+	}, oneLane, func(w *fifo.Worker) { w.Client = b.open(pool) }))
+	require.True(t, cut.Load())
+	require.False(t, began.Load())
+}
+
+// A cutAt is a connection that ends before it sends the text, once it is armed.
+type cutAt struct {
+	net.Conn
+	text       string
+	armed, cut *atomic.Bool
+}
+
+func (c cutAt) Write(p []byte) (int, error) {
+	if c.armed.Load() && bytes.Contains(p, []byte(c.text)) && c.cut.CompareAndSwap(false, true) {
+		_ = c.Close()
+	}
+	return c.Conn.Write(p)
 }
 
 // Who locks a whole table, to index it say, is waited for when jobs of a batch are settled, as when one is.

@@ -23,7 +23,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
 		if t.place == stopped || i > 0 && (stop.Err() != nil || probed ||
-			a.holder.Lane().Spoiled() || a.toEnd(tasks[i:i+1]) != nil) {
+			a.holder.Lane().Spoiled() || a.holder.Closed() || a.toEnd(tasks[i:i+1]) != nil) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -65,7 +65,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 		a.failed(t, err, cause)
 		probed = a.answered(a.results[before:])
 		if !last {
-			_ = a.holder.KeepWrites(ctx) // if this fails, nothing is held, and so does the step
+			_ = a.holder.KeepWrites(ctx) // if this fails, nothing is held, and the step fails, too
 		}
 	}
 	a.succeed(done)

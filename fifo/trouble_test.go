@@ -94,12 +94,42 @@ func TestRefusedFailureOfAGroupWithALimit(t *testing.T) {
 // claim.
 func TestRefusedFailureWithoutRoom(t *testing.T) {
 	b := newBed(t)
-	b.exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL)")
-	b.exec(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$;
-		CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()`)
-	testRunsTwice(t, b, 5,
-		"DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse",
-		func(context.Context, *fifo.Job) {})
+	b.exec(refuseRecords)
+	testRunsTwice(t, b, 5, takeRecords, func(context.Context, *fifo.Job) {})
+}
+
+const (
+	// refuseRecords has the server refuse to record a failure, and, as one without room, to mark an attempt.
+	refuseRecords = `ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL);
+		CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()`
+	// takeRecords has it take both again.
+	takeRecords = "DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse"
+)
+
+// A job behind the head whose failure cannot be recorded, nor marked, is nobody's attempt: the head has not failed.
+func TestRefusedChargeBehindTheHead(t *testing.T) { overLeases(t, testRefusedChargeBehindTheHead) }
+
+func testRefusedChargeBehindTheHead(t *testing.T, by lease) {
+	b := by.on(newBed(t))
+	b.ledger.overlaps, b.ledger.unordered = true, true // the head runs again
+	ids := b.send("g", "head", "behind")
+	b.exec(refuseRecords)
+	var ended atomic.Bool
+	w := b.each(fifo.Queue{BatchJobs: 2}, func(ctx context.Context, job *fifo.Job) error {
+		if job.ID == ids[0] || !ended.CompareAndSwap(false, true) {
+			return nil
+		}
+		return exec(ctx, job, "ROLLBACK")
+	}, oneLane)
+	r := b.run(w)
+	await(t, "an attempt that is not recorded", func() bool {
+		return len(b.log.lines("failed attempt not recorded")) > 0
+	})
+	b.exec(takeRecords)
+	r.finish()
+	require.Equal(t, []int{0, 0, 0, 0}, b.counted())
+	require.Zero(t, w.Stats().Lost)
 }
 
 // testRunsTwice has a job fail that may be tried twice, until so many claims have met trouble: it has run twice at

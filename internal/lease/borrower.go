@@ -235,12 +235,15 @@ func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 
 // leave lets a group go of which the server has refused a call.
 func (b *Borrower) leave(ctx context.Context, head *Held, charge []Call) {
-	if len(charge) > 0 && charge[0].isOf(head) {
-		b.returnLane()
-		_ = b.release([]*Held{head}, deadNumber())
-		return
+	to := deadNumber()
+	if len(charge) == 0 || !charge[0].isOf(head) {
+		if err := b.record(ctx, head, charge); !Refused(err) || errors.Is(err, ErrNotHeld) {
+			return
+		}
+		to = 0 // nobody is charged: a dead session would charge the head
 	}
-	_ = b.record(ctx, head, charge)
+	b.returnLane()
+	_ = b.release([]*Held{head}, to)
 }
 
 // deadNumber returns one that no session has had.

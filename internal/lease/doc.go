@@ -92,6 +92,7 @@
 //   - Between them the server refused a claim that had locked the job's row and not told of it yet: another group of
 //     that claim was refused, say. For every other refused claim, cover.go looks for a death that it would hide.
 //   - The handler, or somebody with FOR KEY SHARE, has touched the rows of its own group or job.
+//   - An operator has changed the job between them: Edit or RetryNow.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
 // handlers run: the first ten of each lane after the start of its worker, and all of jobs that have failed or were
