@@ -12,10 +12,10 @@ import (
 )
 
 // Jobs behind the head of a batch are not locked, so somebody may keep one of them open when they are settled: with an
-// edit, say, that is not committed. He is waited for a second. Then another session ends the statement that waits, and
-// the batch is given back. A lock_timeout in each batch's transaction would cost a fifth of what the batch does.
+// edit, say, that is not committed. The step waits a second for him. Then another session ends its statement, and the
+// batch is given back. A lock_timeout in each batch's transaction would cost a fifth of what the batch does.
 
-// A waitBound bounds how long a step waits for who keeps a job open. A nil one bounds nothing: most steps have no need.
+// A waitBound bounds how long a step waits for whoever keeps a job open. A nil one bounds nothing: most need none.
 //
 // Without a Control pool, or while all of that is in use, or if its login is not the lane's, the lane goes on waiting.
 // A lock on the whole table, of CREATE INDEX say, is waited for in any case, for as long as it takes.
@@ -81,7 +81,7 @@ func (b *waitBound) end() cancelled {
 	}
 }
 
-// look ends the statement that waits, if it has done so for long enough. ctx ends with the step. A look that was sent
+// look ends the statement that waits, if it has waited for long enough. ctx ends with the step. A look that was sent
 // waits for its answer even if the step has ended, Silence at most. With the answer, no cancel is on its way.
 func (b *waitBound) look(ctx context.Context, c *cancelled) {
 	conn, err := b.lane.control.Acquire(ctx)

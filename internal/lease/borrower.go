@@ -13,11 +13,11 @@ import (
 
 // A Borrower works one group at a time that a Keeper's session holds. It has no connection: it borrows a lane when the
 // handler asks for the job's transaction, and to settle the job. That lane takes the group's row and the job's, and is
-// then what a lane is that has claimed them.
+// then like a lane that has claimed them.
 //
 // Its methods are those of a Lane, and do what they do there, with these exceptions: Mark does nothing, because the
-// claim has marked the attempts; Used is always true; and Closed and Close are of the Borrower: Close ends no
-// connection. What a Lane can do besides, the one that is borrowed does (Lane).
+// claim has marked the attempts; Used is always true; and Closed and Close are about the Borrower: Close ends no
+// connection. For what else a Lane can do, use the borrowed one (Lane).
 type Borrower struct {
 	keeper  *Keeper
 	session *session // of the present hold, or the next one
@@ -74,7 +74,7 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	return a.hold, nil
 }
 
-// settle makes the calls that settle what is held, and lets it go. If it fails, it is held still.
+// settle makes the calls that settle what is held, and lets that go. After an error all is still held.
 func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	heads := keptHeads(b.hold)
 	switch {
@@ -107,7 +107,7 @@ func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	return err
 }
 
-// settlement returns how a job is settled together with others, or nil if it is not.
+// settlement returns how a job is settled together with others, or nil if it is settled by itself.
 func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	if b.lane.Load() != nil || len(heads) != 1 || b.keeper.slow.apart(heads[0].Key) {
 		return nil
@@ -125,15 +125,15 @@ func (b *Borrower) settlement(heads []*Held, calls []Call) *settlement {
 	return s
 }
 
-// settled says that heads are settled, which has let their groups go, and gives the slot back.
+// settled says that heads are settled, which has let their groups go, and gives their slots back.
 func (b *Borrower) settled(heads []*Held) {
-	b.free(slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })) // the groups are
+	b.free(slices.DeleteFunc(b.drop(heads, 0), func(r release) bool { return r.slot == 0 })) // groups are free
 	if len(keptHeads(b.hold)) == 0 {
 		b.forget()
 	}
 }
 
-// FreeSlot gives the slots back of what is held, if its queue has a limit: an operator has taken the group from the
+// FreeSlot gives back the slots of what is held, if its queue has a limit: an operator has taken the group from the
 // session, and the handler runs on for as long as it likes.
 func (b *Borrower) FreeSlot() {
 	var slots []release
@@ -154,7 +154,7 @@ func (b *Borrower) free(slots []release) {
 	}
 }
 
-// release lets heads go without a call: they are given back, or, with the number of a session that does not live, lost.
+// release lets heads go without a call: they are given back, or, if next is the number of a dead session, lost.
 func (b *Borrower) release(heads []*Held, next int64) error {
 	if len(heads) == 0 {
 		return nil
@@ -233,7 +233,7 @@ func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 	return err
 }
 
-// leave lets a group go of which the server has refused a call.
+// leave lets go of a group if the server has refused a call for it.
 func (b *Borrower) leave(ctx context.Context, head *Held, charge []Call) {
 	to := deadNumber()
 	if len(charge) == 0 || !charge[0].isOf(head) {
@@ -249,12 +249,12 @@ func (b *Borrower) leave(ctx context.Context, head *Held, charge []Call) {
 // deadNumber returns one that no session has had.
 func deadNumber() int64 { return 1 + rand.Int64N(1<<62) }
 
-// Lost is Lane.Lost. The claim has told, by the marks of attempts.
+// Lost is Lane.Lost. The claim has told it, by the marks of attempts.
 func (b *Borrower) Lost(context.Context) ([]*Held, error) {
 	return lostHeads(b.hold), nil
 }
 
-// lostHeads returns the heads that a session has of which a lost attempt is to be counted.
+// lostHeads returns the heads of a session that have a lost attempt to be counted.
 func lostHeads(hold *Hold) []*Held {
 	return slices.DeleteFunc(keptHeads(hold), func(h *Held) bool { return !h.marked })
 }

@@ -15,17 +15,17 @@ import (
 // How a Borrower gets a lane, what it does there, and how it gives it back.
 
 // laneToSettle returns a lane that has taken what the borrower holds, or that head of it, to settle it. While somebody
-// has a row locked, or there is no connection, it tries again: the session has the group still.
+// has a row locked, or there is no connection, it tries again: the session still has the group.
 //
 // The lane that only settles is for what is quick, and so are those of handlers, while some are free. A group that was
 // not quick is settled by a handlers' lane, as long as that takes.
 func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) (*Lane, error) {
 	for n := 1; ; n++ {
-		or := b.keeper.others.lanes
+		other := b.keeper.others.lanes
 		if b.keeper.slow.is(hold.Key) {
-			or, wait = b.keeper.Lanes, waitToTake
+			other, wait = b.keeper.Lanes, waitToTake
 		}
-		lane, err := b.laneWith(ctx, ctx, or, hold, new(Loan), wait)
+		lane, err := b.laneWith(ctx, ctx, other, hold, new(Loan), wait)
 		wait = waitBarely // somebody has a row locked: others are not to wait as well
 		if err == nil || Refused(err) && !tooLong(err) || b.Closed() {
 			return lane, err
@@ -36,13 +36,13 @@ func (b *Borrower) laneToSettle(ctx context.Context, hold *Hold, wait patience) 
 	}
 }
 
-// laneWith returns a handlers' lane or one of the others that has taken a hold. One whose connection broke before that
-// has done nothing, so another one is tried.
+// laneWith returns a lane that has taken a hold: a handlers' lane, or one of other. One whose connection broke before
+// that has done nothing, so another one is tried.
 func (b *Borrower) laneWith(
-	ctx, waits context.Context, or *Lanes, hold *Hold, loan *Loan, wait patience,
+	ctx, waits context.Context, other *Lanes, hold *Hold, loan *Loan, wait patience,
 ) (lane *Lane, err error) {
 	for range 2 {
-		if lane, err = b.keeper.Lanes.either(ctx, or, waits); err != nil {
+		if lane, err = b.keeper.Lanes.either(ctx, other, waits); err != nil {
 			return nil, err
 		}
 		b.taking.Store(lane) // others cut it off if its connection turns out to lead nowhere
@@ -60,8 +60,8 @@ func (b *Borrower) laneWith(
 }
 
 // settleOnLane settles heads of a hold with calls, and lets their groups go, in a transaction of a lane that takes the
-// hold for it. If it fails, the groups are held still; but not if the error is errNoRow. If the only call is for a job
-// behind the head, its wait is bounded: else ctx would end first, and Forfeit would charge the head.
+// hold for it. After an error the groups are still held, unless it is errNoRow. If the only call is for a job behind
+// the head, its wait is bounded: else ctx would end first, and Forfeit would charge the head.
 func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, wait patience) error {
 	job := jobOf(calls)
 	behind := len(hold.Rest) == 0 && job != 0 && job != hold.ID
@@ -169,8 +169,8 @@ func (b *Borrower) lending(hold *Hold) *Loan {
 	return l
 }
 
-// Lend runs a handler, unless the session has ended. It returns ErrLost if that has by the time the handler returns;
-// its transaction ends with the session. When ctx has ended, the handler waits for no lane.
+// Lend runs a handler, unless the session has ended. It returns ErrLost if the session has ended by the time the
+// handler returns: the handler's transaction ends with it. When ctx has ended, the handler waits for no lane.
 func (b *Borrower) Lend(ctx context.Context, handler func()) error {
 	lends, stop := context.WithCancel(b.session.lives)
 	b.mu.Lock()

@@ -52,8 +52,7 @@ func (b Bounds) Validate() error {
 }
 
 // noticed is how long it may take a handler to hear that the server is silent: by a heartbeat without an answer, or in
-// a statement by TCP, which probes in whole seconds by timers that may be an eighth late (Linux's timer
-// wheel).
+// a statement by TCP, which probes in whole seconds, with timers that may be an eighth late (Linux's timer wheel).
 func (b Bounds) noticed() time.Duration {
 	probed, interval := wholeSeconds(b.Silence/2), wholeSeconds(b.Silence/10)
 	for probed += interval; probed < b.Silence; {

@@ -8,13 +8,13 @@ import (
 	"github.com/pgfifo/pgfifo/internal/array"
 )
 
-// The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one behind
+// The claim's part of a lane's step: what is sent for a request, and what comes back. It is two statements, one after
 // the other: the first locks groups, the second looks at their jobs.
 
-// maxBatchBytes is how much the payloads of a batch may have together: it is in memory twice, for each lane.
+// maxBatchBytes is how much the payloads of a batch may have together: each lane has its batch in memory twice.
 const maxBatchBytes = 16 << 20
 
-// claims are a lane's, one after the other.
+// claims has what a lane needs for its claims, which it makes one after the other.
 type claims struct {
 	dialed int64 // which one of the process's lanes this is
 	missed Miss  // why the last one holds nothing, if it does
@@ -37,7 +37,7 @@ type groupLock struct {
 // hidesNone reports whether the claim is known to hide no death if it is committed.
 func (g groupLock) hidesNone() bool { return g.head != 0 && (g.marked || g.job == 0 || g.before == 0) }
 
-// tell enters what the claim has told of a head.
+// tell notes what the claim has told of a head.
 func (c *claims) tell(of *groupLock, h *Held) {
 	of.head, of.attempts, of.job, of.marked = h.ID, h.Attempts, h.jobXID, h.marked
 }
@@ -214,8 +214,8 @@ func (c *claims) sendGroupSlot(p *pipeline, next *Request) (claimed func() *Hold
 	return func() *Hold { return hold }
 }
 
-// company makes a hold of several heads. Those that may run together are claimed again if any others are locked: one
-// that is to run alone, or whose payload is too much beside the others', has its turn by itself, with the next claim.
+// company makes a hold of several heads. If others are locked, too, those that may run together are claimed again. A
+// head that is to run alone, or whose payload is too much beside others, has its turn by itself, with the next claim.
 func company(heads []Held, locked int) *Hold {
 	for i := range heads {
 		heads[i].Seen.Alone = len(heads) > 1 && (heads[i].runsAlone() || heads[i].Payload == nil)

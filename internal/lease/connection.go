@@ -98,8 +98,8 @@ func (b Bounds) boundSocket(tcp *net.TCPConn) {
 	setUserTimeout(tcp, b.Silence)
 }
 
-// apply makes the settings on a new connection, in one round trip. One that this server does not know or platform does
-// not have is left out with a warning, and the others are made one by one: it widens a bound, and breaks nothing.
+// apply makes the settings on a new connection, in one round trip. A setting that this server or platform does not have
+// is left out with a warning, and the others are made one by one. That widens a bound, and breaks nothing.
 func (b Bounds) apply(ctx context.Context, conn *pgconn.PgConn, logger *slog.Logger, more ...[2]string) error {
 	set := append(b.settings(serverVersion(conn)), more...)
 	err := conn.Exec(ctx, setAll(set, "false")).Close()

@@ -13,20 +13,20 @@ import (
 const headSQL = "SELECT id, attempts, xmax FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 	"ORDER BY queue, group_id, id LIMIT 1"
 
-// cover is called when a claim has come to nothing because the server has refused it, or what is asked behind it.
+// cover is called when a claim has come to nothing because the server has refused it, or what is asked after it.
 func (l *Lane) cover(ctx context.Context, err error) {
 	if Refused(err) {
 		l.coverAll(ctx)
 	}
 }
 
-// coverAll has the last claim, whose transaction has ended, neither look like a crash nor hide one. Each group that it
-// had locked is locked again, and that is committed. A death before the claim is looked for, and its attempt is marked:
-// whoever claims the job next counts it.
+// coverAll makes sure that the last claim, whose transaction has ended, neither looks like a crash nor hides one. Each
+// group that it had locked is locked again, and that is committed. A death before the claim is looked for, and its
+// attempt is marked: whoever claims the job next counts it.
 //
-// A group that somebody holds by now, or has died with, is left to him. The lane's own session does it, or one of the
-// Control pool if that cannot: it may be gone, or as a handler has left it. Each try ends after Silence. If none of the
-// pool is free within a second, all that are left stay as they are: what the lane has settled is told only after this.
+// A group that somebody holds by now, or has died with, is left to him. The lane's own session does this, or one of the
+// Control pool if the lane's is gone, or as a handler has left it. Each try ends after Silence. If no connection of the
+// pool is free within a second, the rest stay as they are: what the lane has settled is told only after this.
 func (l *Lane) coverAll(ctx context.Context) {
 	if l.control == nil {
 		return
@@ -70,7 +70,7 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 	return false
 }
 
-// coverOne returns its transaction, too, if it has the group. lost are those of the claim and of other tries.
+// coverOne covers a group, and returns its transaction if it has that. lost are those of the claim and of other tries.
 func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock, lost []uint32) (own uint32, err error) {
 	head := Held{
 		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,

@@ -42,7 +42,7 @@ type Dialer struct {
 	// Logger is told of session settings that are not available. Required.
 	Logger *slog.Logger
 	// DB is what handlers' transactions are begun on, with its models and query hooks. It is on a Lending Connector.
-	// Without one there are none for bun. Whoever made it closes it.
+	// Without a DB there are no transactions for bun. Whoever made it closes it.
 	DB *bun.DB
 
 	probe  probe
@@ -53,7 +53,7 @@ type Dialer struct {
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
 func (d *Dialer) Connect(ctx context.Context) (*pgx.Conn, error) { return d.plain(ctx, d.direct()) }
 
-// ConnectPooled is Connect where the connections of the Pool lead to, whatever Direct says.
+// ConnectPooled is Connect by way of the Pool, whatever Direct says.
 func (d *Dialer) ConnectPooled(ctx context.Context) (*pgx.Conn, error) { return d.plain(ctx, d.Pool) }
 
 func (d *Dialer) plain(ctx context.Context, to *pgxpool.Config) (*pgx.Conn, error) {
@@ -175,7 +175,7 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 	} else if err := l.prepareRestore(ctx); err != nil {
 		return err
 	}
-	l.stream.spoiled.Store(false) // what has made the session as it is
+	l.stream.spoiled.Store(false) // so far, only what has set the session up
 	l.stream.deallocated.Store(false)
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package lease is how a worker holds message groups. It locks a group, looks at its head, lends the transaction to the
-// handler, keeps it alive, settles the job and lets the group go. Which group is next it does not know (package
+// handler, keeps it alive, settles the job and lets the group go. It does not know which group is next (package
 // schedule), nor what a job means (package fifo).
 //
 // There are two leases. A Lane is one connection, and its open transaction is the lease. A Keeper has one session that
@@ -49,13 +49,13 @@
 //
 // # Why groups stay in order
 //
-//   - Lock, then look. Who asks for a group knows of it by hints (package schedule). A claim is two statements of one
-//     round trip. The first locks the group's row by its primary key (sql/lock.sql), and nothing else. The second is a
-//     new statement, so it has a new snapshot; it reads the head, the lowest id of the group, and locks it
+//   - Lock, then look. Whoever asks for a group knows of it by hints (package schedule). A claim is two statements of
+//     one round trip. The first locks the group's row by its primary key (sql/lock.sql), and nothing else. The second
+//     is a new statement, so it has a new snapshot; it reads the head, the lowest id of the group, and locks it
 //     (sql/claim.sql). Whoever held the group before had ended when its row was locked, so the second statement sees
-//     all that they did, and every lower id that was committed before. A lower id that is committed later nobody else
-//     can have worked, because the group is ours. (What does not work is one statement for both. It has one snapshot,
-//     which is older than the lock: a lower id that was committed and tried in between is overtaken.)
+//     all that they did, and every lower id that was committed before. Nobody else can have worked a lower id that is
+//     committed later, because the group is ours. (One statement for both does not work. It has one snapshot, which is
+//     older than the lock: a lower id that was committed and tried in between is overtaken.)
 //   - The second statement runs also when the first has found nothing, because both are sent at once. So it is gated:
 //     it does nothing unless the transaction has an id, which only the lock can have given it.
 //   - The head is never filtered. Readiness (delay, backoff, pause) is looked at after it is chosen, and a head that
@@ -74,10 +74,9 @@
 //     settings, and fails if the transaction is not the one that claimed: a handler that ends it by hand cannot make
 //     an unheld job succeed. A job whose row is still there after its DELETE is not committed, nor is what its handler
 //     wrote.
-//   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the
-//     other began, the first is worked first. Overlapping ones may commit the other way round; a lower id that
-//     appears late is worked next: no claim looks only behind an id that an open transaction may still commit below
-//     (the floors of package schedule).
+//   - Ids come from a sequence with CACHE 1, inside the enqueue: of two enqueues of which one returned before the other
+//     began, the first is worked first. Overlapping ones may commit the other way round; a lower id that appears late
+//     is worked next: no floor of package schedule hides ids that may still be committed.
 //
 // # How a crash is counted
 //
@@ -95,11 +94,11 @@
 //   - An operator has changed the job between them: Edit or RetryNow.
 //
 // So the attempts that matter are marked durably as well (mark.go), on a connection of the Control pool, before their
-// handlers run: the first ten of each lane after the start of its worker, and all of jobs that have failed or were
-// lost before. A mark is taken back in the transaction that settles the attempt. One that is found when the group is
-// ours is of an attempt that died. Hence a job that kills its worker at each start is counted each time, and so is
-// every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are
-// the only evidence.
+// handlers run: the first ten of each lane after the start of its worker, and all of jobs that have failed or were lost
+// before. A mark is taken back in the transaction that settles the attempt. A mark that is found when the group is ours
+// is that of an attempt that died. Hence a job that kills its worker at each start is counted each time, and so is
+// every death of a job after the first that is counted. If a mark cannot be made, that is logged, and the locks are the
+// only evidence.
 //
 // The locks tell of a claim, and not of a handler that has begun. So an attempt is also counted if the session ends
 // between the two. That is a millisecond. It is longer while a mark waits: up to a second for a connection of the
@@ -125,24 +124,24 @@
 //
 // # Batches
 //
-// A transaction may take more than one job (Batch). Of one group, it locks the group's row and the head as ever, and
+// A transaction may take more than one job (Batch). With one group, it locks the group's row and the head as ever, and
 // reads the jobs behind it with the same snapshot (sql/claim_batch.sql). They need no locks of their own: the group is
 // ours. If an operator deletes one of them meanwhile, settling the batch fails, and it runs again. If he keeps that
-// open, he is waited for, for a second. Then another session ends that statement (behind.go). A batch that waits for
+// open, the batch waits a second for him. Then another session ends its statement (behind.go). A batch that waits for
 // nobody pays nothing for this. The payloads of a batch have 16 MiB together at most. Only the head bears evidence of a
 // crash, is charged with the lost attempt, and runs alone from then on, as every job does that has failed. If a lower
 // id has become the head since that crash, the batch that begins with it ends before the job that bears the mark.
 //
-// Of several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
+// With several groups, all are locked in one statement (sql/lock_many.sql) and looked at in the next
 // (sql/claim_many.sql). If one that is locked has no job, or one that is to run alone, the claim is given up and made
-// again without it: no group stays locked that is not worked. Their payloads have
-// 16 MiB together as well: a head whose payload is beyond that is claimed by itself.
+// again without it: no group stays locked that is not worked. Their payloads have 16 MiB together at most, too: a head
+// whose payload is beyond that is claimed by itself.
 //
 // # Limits
 //
-// A queue that may run only so many jobs at once has so many rows in slots, and a claim of it (Request.Slot) locks one
-// of them for as long as its transaction is open (sql/lock_slot.sql). Nothing is counted, so nothing can be counted
-// wrong, and a dead worker's slot is free when its transaction is. A batch has one slot.
+// A queue that may run only n jobs at once has n rows in slots, and a claim of it (Request.Slot) locks one of them for
+// as long as its transaction is open (sql/lock_slot.sql). Nothing is counted, so nothing can be counted wrong, and a
+// dead worker's slot is free when its transaction is. A batch has one slot.
 //
 //   - No claim gets round it. The queue has a row in pauses that a claim without a slot takes for a pause, whoever
 //     makes it, and one with a slot does not (slot.go). A queue without a limit has neither, and its claims are what
@@ -158,8 +157,8 @@
 //
 //   - A job has started when its attempt is marked (mark.go), durably, and the mark names the claim's transaction. It
 //     runs for as long as that transaction has its row locked. Nothing else is passed over: not what an operator has
-//     locked, and not what a claim has only locked to look at, for it may find that the job is not due, is paused, or
-//     was lost.
+//     locked, and not what a claim has only locked to look at, because it may find that the job is not due, is paused,
+//     or was lost.
 //   - Lock, then look, once more. A claim locks the first job that does not run (sql/lock_next.sql). The next
 //     statement, with a newer snapshot, looks for the first job that does not run, and it must be the one that is
 //     locked (sql/claim_group_slot.sql). So there is one moment, that of the snapshot, at which every job before it was
@@ -188,23 +187,23 @@
 //	PostgreSQL  ............[commit]....the group's row names the session, nothing is locked.....[commit]....
 //
 // A worker process has one session that holds its groups, which has an advisory lock on a number that is drawn anew for
-// each session. A group's row bears that number for as long as one of its jobs runs. So whether the group is somebody's
-// is asked of the row, and whether he lives of the lock: pg_try_advisory_xact_lock_shared gets it from nobody but the
-// dead. A session that is dead stays so, because its number never comes again. So the answer that one lives may be
-// wrong when it arrives; that it is dead never is.
+// each session. A group's row bears that number for as long as one of its jobs runs. So the row says whether a session
+// has the group, and the lock says whether that session lives: pg_try_advisory_xact_lock_shared gets the lock only if
+// it is dead. A dead session stays dead, because its number never comes again. So the answer that it lives may be wrong
+// when it arrives; the answer that it is dead never is.
 //
-//   - One holder. A claim of either lease locks the group's row, and only one that names no session. If it has waited
+//   - One holder. A claim of either lease locks the group's row, and only a row that names no session. If it has waited
 //     for another transaction, PostgreSQL looks again at the row that it locks.
-//   - Order. The head is read by a statement behind that lock, as ever. Whoever had the group before has committed or
+//   - Order. The head is read by a statement after that lock, as ever. Whoever had the group before has committed or
 //     rolled back, or cannot commit any more.
 //   - No effect of a former holder's. All that a job commits is in a transaction that has locked the group's row with
 //     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a later
-//     claim has committed before that lock, and then the token is another one and the lock finds nothing; or it waits
-//     until that transaction has ended. The token is in the row that is locked, because PostgreSQL looks at the
+//     claim has either committed before that lock, and then the token is another one and the lock finds nothing; or it
+//     waits until that transaction has ended. The token is in the row that is locked, because PostgreSQL looks at the
 //     conditions on that row alone again after a wait.
 //   - Jobs behind the head of a batch are not locked, and no transaction keeps their former rows. So the transaction
-//     that settles them, once it has an id, asks whether each is the row that was read (keep_same.sql): its place alone
-//     may have come round.
+//     that settles them, once it has an id, asks whether each is the row that was read (keep_same.sql): another row may
+//     have its place by now.
 //   - A death is counted. The row says which attempt it is of. The scout of any worker that finds a dead session's
 //     group turns that into a mark (reclaim.sql of package schedule), and frees the group. Whoever claims the job next
 //     finds the mark. Nothing is inferred from what transactions have left behind.
@@ -212,7 +211,7 @@
 //     says so; else the claim tells of it and writes nothing. Package schedule has one of them claimed at a time.
 //   - An end that is not known, because the connection broke in the middle of it, is a death of that attempt: the row
 //     is given the number of nobody (Forfeit). If it was committed all the same, the row names no session any more.
-//   - A group that is let go is told of by nothing but its row, so the scouts of other workers look at the rows of what
+//   - Nothing but its row tells that a group was let go, so the scouts of other workers look at the rows of what
 //     sessions have (released.sql of package schedule).
 //   - Two lanes settle what handlers have no lane for, many jobs at once: one completes what is done, the other does
 //     all else. A transaction of theirs has a second. If it took longer, or was refused, each of its jobs is settled by
@@ -228,8 +227,8 @@
 //     settles it has the same rows locked; a slot bears the session's number.
 //
 // An operator's statement that finds no lock on a running job's row locks it, and then asks whether a session runs the
-// job, with a new snapshot (held_by_sessions of the schema): a claim locks that row, too, so it has come before, and is
-// seen, or misses.
+// job, with a new snapshot (held_by_sessions of the schema): a claim locks that row, too. So it came before, and is
+// seen, or it misses.
 //
 // # What a claim costs
 //
@@ -240,9 +239,9 @@
 //   - Whether jobs wait behind the head is counted once for 16 of them (sql/ahead.sql).
 //   - The claim finds the head by one descent of the index, and names it by its ctid from there on: in the lock, and
 //     in the DELETE that ends it, unless the handler has taken the transaction and may have moved the row.
-//   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows
-//     at the next has no statistics worth the name. The same is why look-ups are scalar sub-selects, or have a lock
-//     of their own: as a join, claim_many.sql would read all groups of the queue for each group of the batch.
+//   - Plans are pinned to index probes (plannerSettings). A table that is empty at one moment and has a million rows at
+//     the next has no statistics worth the name. For the same reason look-ups are scalar sub-selects, or have a lock of
+//     their own: as a join, claim_many.sql would read all groups of the queue for each group of the batch.
 //   - The jobs table holds live jobs only, and a lane does not look below what it has finished (a floor): dead
 //     entries that an old snapshot keeps are not walked over.
 package lease

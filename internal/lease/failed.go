@@ -25,8 +25,8 @@ func (w *wire) notRolledBack() error {
 
 const inFailedTransaction = "25P02"
 
-// note enters what became of a handler's statement. One that succeeds shows that nothing has failed, or that it is
-// rolled back.
+// note notes what became of a handler's statement. One that succeeds shows that nothing has failed, or that the failure
+// is rolled back.
 func (w *wire) note(tag pgconn.CommandTag, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -41,18 +41,17 @@ func (w *wire) note(tag pgconn.CommandTag, err error) {
 	}
 }
 
-// writes reports whether the rows that a statement tells of were written by it.
+// writes reports whether tag counts rows that the statement has written.
 func writes(tag pgconn.CommandTag) bool {
 	verb, _, _ := strings.Cut(tag.String(), " ")
 	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"}, verb)
 }
 
-// A failedStatement is the server's error of a statement, as it is told although the handler has not told it: so
-// without values. Those may be in what the server says of data and of the text of a statement, and in what a function
-// raises.
+// A failedStatement is the server's error about a statement that the handler has not returned. So its text has no
+// values: those may be in what the server says of data and of the text of a statement, and in what a function raises.
 type failedStatement struct{ err *pgconn.PgError }
 
-// naming are the classes of errors in which the server names what there is in the database, but for syntaxError.
+// naming are the classes of errors in which the server names what there is in the database, except syntaxError.
 var naming = []string{"0A", "23", "25", "40", "42", "53", "55", "57"}
 
 const syntaxError = "42601"

@@ -23,7 +23,7 @@ func (s *stage) claimXID(h *Hold) (xid string) {
 	s.Helper()
 	require.NoError(s, h.loan.lane.Lend(s.Context(), func() {
 		var err error
-		xid, err = h.loan.claim(s.Context(), h.Key)
+		xid, err = h.loan.claimXID(s.Context(), h.Key)
 		require.NoError(s, err)
 	}))
 	return xid
@@ -236,7 +236,7 @@ func TestRunningIsMonotonic(t *testing.T) {
 func TestFenceOfAForgottenClaim(t *testing.T) {
 	s, l, h := held(t, 1)
 	require.NoError(t, l.Lend(t.Context(), func() {
-		xid, err := h.loan.claim(t.Context(), h.Key)
+		xid, err := h.loan.claimXID(t.Context(), h.Key)
 		require.NoError(t, err)
 		var token int64
 		err = s.Pool.QueryRow(t.Context(), s.Schema.Qualify(statement("fence")), queue, "a", xid+"00000").Scan(&token)

@@ -9,9 +9,9 @@ import (
 )
 
 // ErrLost is the cause with which a handler's context is cancelled when its lane has lost the group: the connection
-// broke, or the server was silent for longer than Bounds.Silence, or about to take the worker for silent. Somebody
-// else may run the job by now. What the handler writes through the job's transaction is lost with it; what it does
-// elsewhere it should stop doing.
+// broke, or the server was silent for longer than Bounds.Silence, or about to take the worker for silent. Somebody else
+// may run the job by now. What the handler writes through the job's transaction is lost with it. It should stop what it
+// does elsewhere.
 var ErrLost = errors.New("lease: the lease of the group is lost")
 
 var (
@@ -23,40 +23,39 @@ var (
 func (l *link) Running() time.Duration { return l.wire.running() }
 
 // Beat tells the server that the worker lives, if it may think otherwise, and waits for its answer, at most as long as
-// Bounds.Silence. It returns an error if the connection is lost; the lane is closed then. So it is if the server may
-// end the session soon because results that nobody reads keep heartbeats from being sent.
+// Bounds.Silence. It returns an error if the connection is lost; the lane is closed then. It does the same if the
+// server may end the session soon, because results that nobody reads keep heartbeats from being sent.
 //
 // It may be called from any goroutine. While no handler runs it does nothing.
 func (l *link) Beat(ctx context.Context) error {
-	lease := l.wire.lease()
-	if lease == 0 {
+	lending := l.wire.lending()
+	if lending == 0 {
 		return nil
 	}
-	now, err := l.beat(ctx, lease)
+	now, err := l.beat(ctx, lending)
 	idle := time.Since(now.alive)
 	if err != nil || !now.unsure || idle < l.bounds.Heartbeat {
 		return err
 	}
-	// The end of the answer is perhaps behind what is unread, and then the server waits for the worker. It must be
-	// asked.
+	// Perhaps the end of the answer is behind what is unread, and the server waits for the worker: it must be asked.
 	ctx, cancel := context.WithTimeout(ctx, min(l.bounds.Heartbeat, l.bounds.Silence-idle))
 	defer cancel()
 	begun := time.Now()
 	active, writing, err := l.activity(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return l.lose(lease, errHungUp)
+		return l.lose(lending, errHungUp)
 	}
-	// While it waits for its results to be read, tcp_user_timeout runs, unless some have been.
+	// While the server waits for its results to be read, tcp_user_timeout runs, unless some were read.
 	if err == nil && active && (!writing || !l.stream.tcp || now.moved) {
 		l.stream.affirm(begun)
 	}
 	return nil // the next heartbeat gives up if nobody could say
 }
 
-func (l *link) beat(ctx context.Context, lease int) (standing, error) {
+func (l *link) beat(ctx context.Context, lending int) (standing, error) {
 	l.wire.beats.Lock()
 	defer l.wire.beats.Unlock()
-	if l.wire.lease() != lease { // the handler has returned
+	if l.wire.lending() != lending { // the handler has returned
 		return standing{}, nil
 	}
 	if l.HungUp() {
@@ -78,8 +77,8 @@ func (l *link) beat(ctx context.Context, lease int) (standing, error) {
 	return now, nil
 }
 
-// activitySQL tells what a session does, on another one: whether a statement runs, and whether that waits for the
-// worker to read its results. No row: it has ended.
+// activitySQL, run on another session, tells what a session does: whether a statement runs, and whether that waits for
+// the worker to read its results. No row: it has ended.
 const activitySQL = `SELECT coalesce(state = 'active', false), coalesce(wait_event = 'ClientWrite', false)
 	FROM pg_catalog.pg_stat_get_activity($1)`
 
@@ -92,11 +91,11 @@ func (l *link) activity(ctx context.Context) (active, writing bool, err error) {
 	return active, writing, err
 }
 
-// lose gives the connection up, if the same handler has it yet.
-func (l *link) lose(lease int, why error) error {
+// lose gives the connection up, if the same handler still has it.
+func (l *link) lose(lending int, why error) error {
 	l.wire.beats.Lock()
 	defer l.wire.beats.Unlock()
-	if l.wire.lease() != lease {
+	if l.wire.lending() != lending {
 		return nil
 	}
 	return l.cut(why)

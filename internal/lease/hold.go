@@ -15,8 +15,8 @@ import (
 // A Hold is what a claim has: one group and the job at its head; or, as a batch, some more jobs behind that head, or
 // several groups with a head each.
 //
-// That of a Lane is an open transaction. When it ends, by commit, rollback or a lost connection, PostgreSQL frees all
-// that it has; nothing else does. That of a Borrower is a session's: see Keeper.
+// The Hold of a Lane is an open transaction. When that ends, by commit, rollback or a lost connection, PostgreSQL frees
+// all that it has; nothing else does. The Hold of a Borrower is a session's: see Keeper.
 type Hold struct {
 	Held // the first job
 	// Rest are the others: those behind the first in its group, in order, or the heads of other groups.
@@ -88,7 +88,7 @@ func (p Place) Append(to []byte) []byte {
 // Element appends the place as an element of an array.
 func (p Place) Element(to []byte) []byte { return append(p.Append(append(to, '"')), '"') }
 
-// Token is that of the claim of a session that has the group, or 0.
+// Token is that of the session's claim that has the group, or 0.
 func (h *Held) Token() int64 { return h.token }
 
 // Ready reports whether the job may run now.
@@ -110,7 +110,7 @@ type rowReader struct {
 	kept   []byte // copies of an answer's payloads
 }
 
-// copied returns a copy that nobody can append to another's, and nil only for nil.
+// copied returns a copy that does not grow into the next one if somebody appends to it. It returns nil only for nil.
 func (r *rowReader) copied(v []byte) []byte {
 	if v == nil {
 		return nil
@@ -216,7 +216,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 }
 
-// sent reports whether a session's claim has told all of the head: what others have was not too much beside it.
+// sent reports whether a session's claim has told the head's payload, too: beside the others there was room for it.
 func (h Held) sent() bool { return h.Payload != nil }
 
 // unclaimed reports whether a session's claim has written nothing into the group's row, although the head is to run.

@@ -23,7 +23,7 @@ type Keeper struct {
 	Dialer *Dialer
 	// Lanes are for the jobs' transactions.
 	Lanes *Lanes
-	// Lost is told why a session has ended that was not closed. Required.
+	// Lost is told why a session has ended, unless it was closed. Required.
 	Lost func(why error)
 
 	opening singleflight.Group // of a session, for all who want it meanwhile
@@ -46,7 +46,7 @@ func NewKeeper(d *Dialer, n int, lost func(why error)) *Keeper {
 	return k
 }
 
-// Dials returns what opens its connections, each one.
+// Dials returns the functions that open its connections, one for each.
 func (k *Keeper) Dials() []func(context.Context) error {
 	dials := []func(context.Context) error{k.Connect}
 	for _, some := range []*Lanes{k.done.lanes, k.others.lanes, k.Lanes} {
@@ -124,8 +124,8 @@ func (k *Keeper) settle(s *settlement) error {
 	return k.others.settle(s)
 }
 
-// Close ends the session, and with it what it holds, and closes the lanes. It waits so long for the server to let go of
-// what is given back: the attempts of what is not, because somebody has a table locked say, are lost.
+// Close ends the session, and with it what it holds, and closes the lanes. It waits that long at most for the server to
+// let go of what is given back. What is not, because somebody has a table locked, say, is a lost attempt.
 func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
 	s, stop := k.now, k.stop

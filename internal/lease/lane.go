@@ -15,7 +15,7 @@ import (
 
 // A Lane is one worker connection. It holds one group at a time, for as long as its transaction is open.
 //
-// Its methods are for one goroutine, but for those of its link, which are for any. Whoever dialed it closes it. A nil
+// Its methods are for one goroutine, except those of its link, which are for any. Whoever dialed it closes it. A nil
 // Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower that has borrowed none returns
 // nil.
 type Lane struct {
@@ -54,7 +54,7 @@ type Call struct {
 	Completes bool
 	// Counts says that it counts an attempt. Record looks at that, Step does not.
 	Counts bool
-	// Relaxes says that it has the commit of its transaction not wait for the disk. It is the first call.
+	// Relaxes says that with it the commit of its transaction does not wait for the disk. It is the first call.
 	Relaxes bool
 }
 
@@ -93,7 +93,7 @@ func (l *Lane) Missed() Miss { return l.claims.missed }
 // Used reports whether a handler has taken the held transaction, and so may have changed the rows of its own jobs.
 func (l *Lane) Used() bool { return l.used }
 
-// FreeSlot does nothing: a slot is free when the transaction has ended that has it.
+// FreeSlot does nothing: a slot is free when the transaction that has it ends.
 func (l *Lane) FreeSlot() {}
 
 func (l *Lane) pipeline(ctx context.Context) *pipeline {
@@ -149,7 +149,7 @@ func (l *Lane) Loan() *Loan { return l.loan }
 // the transaction, or it left rows open. It asks the server nothing, unless the handler used large objects or took away
 // the lane's prepared statements.
 //
-// Of a batch, jobs may be lent one after the other, with KeepWrites between them.
+// The jobs of a batch may be lent one after the other, with KeepWrites between them.
 func (l *Lane) Lend(_ context.Context, handler func()) error {
 	l.wire.open(true)
 	handler()
@@ -176,7 +176,7 @@ func (l *Lane) takeBack() error {
 	}
 	switch l.pg().TxStatus() {
 	case 'T':
-		if err := l.loan.spilled(); err != nil {
+		if err := l.loan.undoError(); err != nil {
 			return err
 		}
 		err := l.prepareAgain()

@@ -33,11 +33,11 @@ func (l *Lanes) add(ctx context.Context) error {
 	return err
 }
 
-// get waits for a lane. Who has got one puts it back.
+// get waits for a lane. Whoever has got one puts it back.
 func (l *Lanes) get(ctx context.Context) (*Lane, error) { return l.either(ctx, l, ctx) }
 
-// either returns a lane of these or of those. It waits until one of the contexts ends; a free one is taken at once,
-// even if waits has ended.
+// either returns a lane of l or of other. It waits until one of the contexts ends; a free one is taken at once, even if
+// waits has ended.
 func (l *Lanes) either(ctx context.Context, other *Lanes, waits context.Context) (*Lane, error) {
 	from := l
 	select {
@@ -58,7 +58,7 @@ func (l *Lanes) either(ctx context.Context, other *Lanes, waits context.Context)
 	return from.ready(ctx)
 }
 
-// ready returns a lane for who has a place.
+// ready returns a lane to a caller that has taken a place from free.
 func (l *Lanes) ready(ctx context.Context) (*Lane, error) {
 	for lane := l.last(); lane != nil; lane = l.last() {
 		if !lane.Closed() && !lane.HungUp() {

@@ -13,12 +13,12 @@ import (
 )
 
 // A link is a connection of a worker's, and what is known of the server at its other end. Its methods are for any
-// goroutine, but for pg and Conn.
+// goroutine, except pg and Conn.
 type link struct {
 	conn    *stdlib.Conn // for database/sql; conn.Conn() is the same connection
 	wire    *wire
 	stream  *stream
-	control *pgxpool.Pool // on which another session is asked about this one; or nil
+	control *pgxpool.Pool // where another session is asked about this one; or nil
 	bounds  Bounds
 	pooled  bool // its session is a pooler's: see pooled.go
 

@@ -27,7 +27,7 @@ type Loan struct {
 	bun   bunTxs
 	large []pgx.Tx // whose large objects the handler has asked for
 
-	prepared bool // the lane's statements were prepared again behind it
+	prepared bool // the lane's statements were prepared again after it
 	fences   fences
 }
 
@@ -76,15 +76,15 @@ func (l *Loan) Ended() bool {
 	return l.ended
 }
 
-// spilled is savepoints.spilled.
-func (l *Loan) spilled() error {
+// undoError is savepoints.undoError.
+func (l *Loan) undoError() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.savepoints.spilled()
+	return l.savepoints.undoError()
 }
 
-// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. A statement of that
-// which is under way is cut off, and reported, and so are rows that cannot be closed.
+// end makes the handler's transaction unusable, and closes rows that database/sql keeps open on it. If a statement of
+// it is under way, or rows cannot be closed, the connection is cut off, and that is reported.
 func (l *Loan) end() (busy bool) {
 	l.mu.Lock()
 	l.ended = true
@@ -163,7 +163,7 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	case l.lane.control == nil:
 		return 0, ErrNoControl
 	}
-	xid, err := l.claim(ctx, key)
+	xid, err := l.claimXID(ctx, key)
 	if err == nil {
 		token, err = drawToken(ctx, l.lane, key, xid)
 	}
@@ -174,8 +174,8 @@ func (l *Loan) Fence(ctx context.Context, key groups.Key) (int64, error) {
 	return token, nil
 }
 
-// claim returns the id of the transaction that claimed the group, which must be the one that is open.
-func (l *Loan) claim(ctx context.Context, key groups.Key) (xid string, err error) {
+// claimXID returns the id of the transaction that claimed the group, which must be the one that is open.
+func (l *Loan) claimXID(ctx context.Context, key groups.Key) (xid string, err error) {
 	tx, err := l.beside(ctx)
 	if err != nil {
 		return "", err

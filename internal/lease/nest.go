@@ -230,24 +230,24 @@ func (l *Loan) close(ctx context.Context, n *nest, rollback bool) error {
 }
 
 // undo goes back to a savepoint, also if the handler's context has ended: pgx ends the connection if it cannot roll
-// back, and who uses its transactions relies on that. If it is not done, nothing of the handler's is committed.
+// back, and users of its transactions rely on that. If it is not done, nothing of the handler's is committed.
 func (l *Loan) undo(ctx context.Context, n *nest) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.lane.bounds.Silence)
 	defer cancel()
 	_, err := l.lane.conn.Conn().Exec(ctx, "ROLLBACK TO SAVEPOINT "+n.savepoint)
 	if err != nil {
-		l.spill(nil, err)
+		l.undoFailed(nil, err)
 	}
 	return err
 }
 
-// spill notes that something which the handler has rolled back is not undone. If it was in a transaction that has ended
-// since, it is.
-func (l *Loan) spill(within *nest, why error) {
+// undoFailed notes that something which the handler has rolled back is not undone. If it was in a transaction that has
+// ended since, it is undone with that.
+func (l *Loan) undoFailed(within *nest, why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if within == nil || !within.closed {
-		l.spilt = fmt.Errorf("%w: %w", errNotUndone, why)
+		l.undoErr = fmt.Errorf("%w: %w", errNotUndone, why)
 	}
 }
 
@@ -264,8 +264,8 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It sees rows by what the server says of a statement: not those that a
-// function or a WITH of a SELECT has written. It does not tell transactions that were open side by side from each other.
+// written, although no statement had failed. It knows the rows that the server counts for a statement: not those that a
+// function, or a WITH of a SELECT, has written. It takes transactions that were open side by side for one.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@ type bunTxs struct {
 	rows  int       // that are open
 }
 
-// replace has another one be the last, or none.
+// replace makes tx the last one; nil: there is none.
 func (b *bunTxs) replace(tx *nestedBun) {
 	if b.last.open() || b.last != nil && b.last.nest.cut {
 		b.gone = append(b.gone, b.last.Tx.Tx)
@@ -39,7 +39,7 @@ func (b *bunTxs) replace(tx *nestedBun) {
 	b.last = tx
 }
 
-// beginKey is for the ticket of the BEGIN that a query hook's context is of.
+// beginKey is for the ticket of a BEGIN, in the context that its query hooks are given.
 type beginKey struct{}
 
 var (
@@ -49,9 +49,9 @@ var (
 	errIdle    = errors.New("lease: a DB with SetMaxIdleConns has no job's transactions: its pool keeps connections")
 )
 
-// A ticket makes the connection that a sql.DB asks for at a BEGIN that of a loan's lane. It is the last query hook
-// before the BEGIN and the first one after: so whatever the others make of the context, and whatever they ask the DB,
-// it is used for the BEGIN.
+// With a ticket, the connection that a sql.DB gets for a BEGIN is that of a loan's lane. The ticket is the last query
+// hook before the BEGIN and the first one after: so it is used for the BEGIN, whatever the others make of the context,
+// and whatever they ask the DB.
 type ticket struct {
 	loan *Loan
 	nest *nest // that the BEGIN has opened
@@ -83,7 +83,7 @@ func (t *ticket) BeforeQuery(ctx context.Context, e *bun.QueryEvent) context.Con
 func (t *ticket) AfterQuery(_ context.Context, e *bun.QueryEvent) {
 	t.void.Store(true)
 	if e.Err != nil && strings.HasPrefix(e.Query, bunUndo) {
-		t.loan.spill(t.nest, e.Err)
+		t.loan.undoFailed(t.nest, e.Err)
 	}
 }
 

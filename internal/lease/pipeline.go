@@ -144,7 +144,7 @@ func (p *pipeline) readAnswer(a answer) error {
 	return err
 }
 
-// nth reads rows that begin with which one they are for, of so many that were sent.
+// nth reads rows that begin with the number, from 1, of what they are for; of is how many were sent.
 func nth(of int, row func(r *rowReader, n int)) func(*rowReader) {
 	return func(r *rowReader) {
 		n := int(r.uint32()) - 1

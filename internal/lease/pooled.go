@@ -21,7 +21,7 @@ var ErrPooled = errors.New("lease: a pooler shares the worker's session with oth
 	"or in session mode")
 
 // pooledTries is how often to look whether two connections share a session: beside other clients at work, which session
-// a pooler gives is chance. Only who connects through a pooler pays for it, three round trips each.
+// a pooler gives is chance. Only a worker behind a pooler pays for it, three round trips each.
 const pooledTries = tuning.Few * tuning.Many
 
 // A probe looks whether a pooler shares the sessions of new connections with others. The zero value is ready.

@@ -21,13 +21,13 @@ import (
 const (
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
-	// relockHeadSQL locks it, if its group is locked. Another one stays as it is: its lock, and the end of this
+	// relockHeadSQL locks it, if its group is locked. Else the job stays as it is: its lock, and the end of this
 	// transaction, would be evidence of a crash.
 	relockHeadSQL = unchangedSQL + " AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
-	// endingSQL finds a group whose row is the lost transaction's yet: $1 queue, $2 group id, $3 as relock.sql's $4.
+	// endingSQL finds a group whose row is still the lost transaction's: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[])"
-	// endingGroupSlotSQL finds a job whose row is the lost transaction's yet: $1 to $3 as in endingSQL, $4 id.
+	// endingGroupSlotSQL finds a job whose row is still the lost transaction's: $1 to $3 as in endingSQL, $4 id.
 	endingGroupSlotSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 " +
 		"AND xmax::text = ANY ($3::text[]) AND id = $4"
 
@@ -50,8 +50,8 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // transaction is no evidence of a crash afterwards. The parameters of a call begin with the job's queue, group id, id
 // and attempts. All calls are for one job: the head, or one behind it.
 //
-// It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job otherwise than
-// it was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
+// It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job other than it
+// was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
 // group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job next, unless
 // that is behind the head, and the server refuses to mark it, too. After any other error nothing is recorded, or, if
 // the connection broke, it is not known.
@@ -106,8 +106,8 @@ func commits(ctx context.Context, pg *pgconn.PgConn, f func(*pgconn.PgConn) erro
 	return err
 }
 
-// recordOnce returns its transaction, too, if it got as far as having one, and the error of a call that was refused, if
-// the rest is committed. lost are the transactions of the attempt that have ended.
+// recordOnce is one try of Record. It returns its transaction, if it got that far, and the error of a call that was
+// refused, if the rest is committed. lost are the transactions of the attempt that have ended.
 func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, calls []Call,
 ) (own uint32, refused, err error) {
 	held := false
@@ -134,7 +134,7 @@ func (r *recorder) recordOnce(ctx context.Context, head *Held, lost []uint32, ca
 	return own, refused, err
 }
 
-// chargeOf returns what leaves an attempt that calls count to whoever claims its job next, or nothing.
+// chargeOf returns the call that leaves an attempt to whoever claims its job next, if calls count one; or nothing.
 func chargeOf(calls []Call) []Call {
 	if i := slices.IndexFunc(calls, func(c Call) bool { return c.Counts }); i >= 0 {
 		return []Call{{Statement: stmtCharge, Args: calls[i].Args[:4], Counts: true}}
@@ -149,7 +149,7 @@ func (c *Call) isOf(head *Held) bool { return bytes.Equal(c.Args[2], appendInt(h
 func (c *Call) charges(head *Held) bool { return c.Statement == stmtCharge && c.isOf(head) }
 
 // recordBehind makes the calls for a job behind the head. If the server refuses one, all of them are undone, and the
-// job is charged, while the group is locked still: the rollback of the transaction would charge the head. A savepoint
+// job is charged, while the group is still locked: the rollback of the transaction would charge the head. A savepoint
 // around calls for the head itself would make a MultiXact of its xmax, which is no evidence if the worker dies then.
 func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, refused, err error) {
 	if _, err := pg.Exec(ctx, saveCallsSQL).ReadAll(); err != nil {
@@ -168,8 +168,8 @@ func (r *recorder) recordBehind(ctx context.Context, pg *pgconn.PgConn, calls []
 	return true, refused, err
 }
 
-// recordCalls makes the calls, and reports whether each has found its job. Somebody may keep that open: of a job behind
-// the head always, of the head since its claim was lost. So the server ends a call when half of the time that is left
+// recordCalls makes the calls, and reports whether each has found its job. Somebody may keep the job open: one behind
+// the head at any time, the head since its claim was lost. So the server ends a call when half of the time that is left
 // is over: what follows a refusal needs time, too. Deferred constraints are checked here, so that COMMIT does not
 // refuse.
 func (r *recorder) recordCalls(ctx context.Context, pg *pgconn.PgConn, calls []Call) (found bool, err error) {
@@ -194,8 +194,8 @@ func (h *Held) args() [][]byte {
 	return [][]byte{[]byte(h.Queue), []byte(h.GroupID), appendInt(h.ID), appendInt(int64(h.Attempts))}
 }
 
-// relock locks the group's row and returns its transaction, or 0 if somebody else has the group, or has died with it.
-// If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
+// relock locks the group's row and returns its own transaction, or 0 if somebody else has the group, or has died with
+// it. If an attempt is to be counted, it locks the head's row, too, as a claim does, and both are sent at once: if the
 // worker dies now, it is this transaction that tells of that. It waits for the end of the session that was lost, for a
 // second at most.
 func (r *recorder) relock(

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Refused reports whether an error is a server's that goes on working: it has refused a statement, found a job
-// otherwise than it was held, or left it as it was. Any other is the connection's.
+// Refused reports whether an error is that of a server that goes on working: it has refused a statement, found a job
+// other than it was held, or left it as it was. Any other error is the connection's.
 func Refused(err error) bool {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) {
 		return pgErr.Severity != "FATAL" && pgErr.Severity != "PANIC"
@@ -25,7 +25,7 @@ func ServerWide(err error) bool {
 	switch code[:2] { // see "PostgreSQL Error Codes" in the manual
 	case "53", "58": // insufficient resources, system error
 		return true
-	case "57": // operator intervention, but for a cancelled statement
+	case "57": // operator intervention, except a cancelled statement
 		return code != statementCancelled
 	}
 	return code == "25006" || inRecovery(err) // read only
@@ -53,6 +53,6 @@ func sqlState(err error) string {
 	return ""
 }
 
-// Blames reports whether a server refuses for a reason of the groups that are asked for, as a trigger has. It is not
-// one that a lock is waited for too long.
+// Blames reports whether a server refuses for a reason of the groups that are asked for, as a trigger has. A lock that
+// is waited for too long is no such reason.
 func Blames(err error) bool { return Refused(err) && !ServerWide(err) && !tooLong(err) }

@@ -45,7 +45,7 @@ const (
 	NoHead Miss = iota
 	// OverLimit: no slot of the queue was free.
 	OverLimit
-	// NextLocked: somebody had just locked the job that is next, a worker that has not begun it yet, or an operator.
+	// NextLocked: somebody had just locked the next job: a worker that has not begun it yet, or an operator.
 	NextLocked
 )
 

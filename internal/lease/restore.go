@@ -24,7 +24,7 @@ var restoredSettings = []string{
 // lane, what stmtLocal sets is put back for the transaction only.
 //
 // It sets only what differs, because setting some of them takes a superuser even if nothing changes. It sets that for
-// the session, or what a handler has set for the session would be there again behind the commit; with 'f' for false,
+// the session: else what a handler has set for the session would be back after the commit. It writes 'f' for false,
 // which setsConfig does not look for. So if the server's configuration changes one of them, lanes may keep what they
 // have had since they were dialed. The values are in its text, and not parameters: those would be read in the handler's
 // encoding.

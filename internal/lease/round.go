@@ -44,7 +44,7 @@ func newRound(s *session, asks []*ask) *round {
 	return r
 }
 
-// run makes the transaction. Only who needs slots waits for an answer in the middle of it.
+// run makes the transaction. Only a round that needs slots waits for an answer in the middle of it.
 func (r *round) run(ctx context.Context) (err error) {
 	p := r.last.reuse(r.conn.PgConn().StartPipeline(ctx), r.stmts, false)
 	defer func() { err = p.end(err) }()
@@ -109,7 +109,7 @@ func (r *round) sendSlots(p *pipeline) {
 	}
 }
 
-// admit makes the claims that have got a slot. The others have met the limit.
+// admit adds the claims that have got a slot to those that are made. The others have met the limit.
 func (r *round) admit() {
 	for _, a := range r.limited {
 		if a.slot == 0 {
@@ -184,8 +184,8 @@ func (r *round) sendClaims(p *pipeline) {
 	}
 }
 
-// cover has a round that the server has refused, and whose transaction has ended, leave no evidence of a crash. Lanes
-// look for that, if the queue is given the other lease.
+// cover makes sure that a round that the server has refused, and whose transaction has ended, leaves no evidence of a
+// crash. Lanes would find it if the queue were given the other lease.
 func (r *round) cover(ctx context.Context) error {
 	if len(r.locked) == 0 {
 		return nil
@@ -225,7 +225,7 @@ func (r *round) makeHold(a *ask) {
 	}
 }
 
-// refuseClaim gives the groups of a claim back of which the server has left one as it was.
+// refuseClaim gives back the groups of a claim, because the server has left the row of one as it was.
 func (r *round) refuseClaim(a *ask) {
 	a.refused = fmt.Errorf("lease: claim: %w", errUnchanged)
 	for _, h := range a.heads {

@@ -11,19 +11,19 @@ import (
 )
 
 // A handler gets the lane's transaction as one nested in it: a savepoint that is made when it first asks. Rollback goes
-// back to that; Commit releases it if nothing else needs it. When the attempt fails it is gone back to as well, and
-// when it succeeds it is released; that fails if the transaction is no longer the one that claimed.
+// back to that; Commit releases it if nothing else needs it. When the attempt fails, the lane goes back to it as well.
+// When the attempt succeeds, the lane releases it, which fails if the transaction is no longer the one that claimed.
 //
-// A transaction that the handler asks for beside another one, in another one, or behind what it has committed, has a
-// savepoint of its own, because that is to stay when it is rolled back.
+// A transaction that the handler asks for beside another one, in another one, or after what it has committed, has a
+// savepoint of its own: the other one is to stay when this one is rolled back.
 //
 // If several jobs are held, all of that is in a savepoint of the lane's. A deferred constraint would refuse their
-// COMMIT, which frees their groups before anybody can say that no worker has died; so it is checked before, and then
-// the jobs are given back. So would a cursor WITH HOLD, whose query runs at COMMIT: it is closed, for nobody can read
-// it any more.
+// COMMIT, which frees their groups before anybody can say that no worker has died; so constraints are checked before,
+// and then the jobs are given back. A cursor WITH HOLD, whose query runs at COMMIT, could do the same: it is closed,
+// because nobody can read it any more.
 //
-// Of savepoints with one name, PostgreSQL goes back to the last. So the names are of this process, and no handler uses
-// one by chance.
+// PostgreSQL goes back to the last savepoint of a name. So the names are of this process, and no handler uses one by
+// chance.
 var (
 	process        = strings.ToLower(rand.Text())
 	outerSavepoint = "pgfifo_" + process
@@ -59,12 +59,12 @@ var ErrGivenBack = errors.New("lease: the batch cannot be committed, and is give
 
 // savepoints are those in which a handler has its transactions. The zero value has none.
 type savepoints struct {
-	stack  []savepoint // that are there, the first one first; none: the handler did not take the transaction
-	nested int         // how many transactions are open
-	undone bool        // nothing has been written since the last savepoint, and none is open
-	spilt  error       // what was rolled back is not undone
+	stack   []savepoint // that are there, the first one first; none: the handler did not take the transaction
+	nested  int         // how many transactions are open
+	undone  bool        // nothing has been written since the last savepoint, and none is open
+	undoErr error       // why what was rolled back is not undone
 
-	written bool // rows were written that are there yet, as far as is seen
+	written bool // rows were written that are still there, as far as is seen
 	forgone bool // all of them were rolled back last
 	failed  bool // a statement has failed: a rollback is meant then
 }
@@ -95,15 +95,15 @@ func (s *savepoints) open() (*nest, string) {
 	return n, sql
 }
 
-// close ends a transaction, and, if it is to be undone, those that were begun in it. failed says that a statement has.
-// It reports whether the savepoint is to be released.
+// close ends a transaction, and, if it is to be undone, those that were begun in it. failed says that a statement has
+// failed. It reports whether the savepoint is to be released.
 func (s *savepoints) close(n *nest, undo, failed bool) (release bool, err error) {
 	gone := n.closed
 	s.failed = s.failed || failed
 	s.shut(n)
 	switch top := len(s.stack) - 1; {
 	case n.merged && undo:
-		s.spilt = errMerged
+		s.undoErr = errMerged
 		return false, errMerged
 	case undo:
 		s.cut(1 + slices.IndexFunc(s.stack, func(one savepoint) bool { return one.nest == n }))
@@ -131,7 +131,7 @@ func (s *savepoints) cut(left int) {
 	}
 }
 
-// shut makes a transaction unusable. Who asks for one is given another.
+// shut makes a transaction unusable. Whoever asks for one is given another.
 func (s *savepoints) shut(n *nest) {
 	if !n.closed {
 		n.closed = true
@@ -139,8 +139,8 @@ func (s *savepoints) shut(n *nest) {
 	}
 }
 
-// pass follows a statement of the handler's: a savepoint made by hand, as bun does, has the transactions and savepoints
-// that were begun behind it. If it is gone back to, they have ended; if it is released, they cannot be undone any more.
+// pass follows a statement of the handler's: a savepoint made by hand, as bun does, has in it the transactions and
+// savepoints that were begun after it. A rollback to it ends them; after its release they cannot be undone any more.
 func (s *savepoints) pass(ctx context.Context, verb, name string) {
 	if verb == "SAVEPOINT" {
 		s.stack = append(s.stack, savepoint{name: name, ctx: ctx})
@@ -161,9 +161,9 @@ func (s *savepoints) pass(ctx context.Context, verb, name string) {
 	s.merge(i)
 }
 
-// merge takes away the i-th savepoint and those behind it, because the i-th was made by hand and is released. Of
-// transactions that are still open there, or may be undone yet for all that is known (see spilled), only the savepoint
-// around them can undo the writes.
+// merge takes away the i-th savepoint and those behind it, because the i-th was made by hand and is released.
+// Transactions that are still open there, or may still be undone as far as is known (see undoError), stay: only the
+// savepoint around them can undo their writes.
 func (s *savepoints) merge(i int) {
 	behind := slices.Clone(s.stack[i+1:])
 	s.stack = s.stack[:i]
@@ -179,15 +179,15 @@ func (s *savepoints) merge(i int) {
 	}
 }
 
-// spilled returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun on
-// bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
-func (s *savepoints) spilled() error {
+// undoError returns why a rollback of the handler's did not take place, if one did not, and keeps that. What was begun
+// on bun's transactions is not ended if its context ended before: whether it was to be rolled back is not known.
+func (s *savepoints) undoError() error {
 	for _, one := range s.stack {
-		if one.ctx != nil && one.ctx.Err() != nil && s.spilt == nil {
-			s.spilt = fmt.Errorf("%w: its context has ended: %w", errNotUndone, one.ctx.Err())
+		if one.ctx != nil && one.ctx.Err() != nil && s.undoErr == nil {
+			s.undoErr = fmt.Errorf("%w: its context has ended: %w", errNotUndone, one.ctx.Err())
 		}
 	}
-	return s.spilt
+	return s.undoErr
 }
 
 // savepointName returns the name in what follows SAVEPOINT, RELEASE or ROLLBACK, as PostgreSQL folds it.

@@ -28,14 +28,14 @@ type session struct {
 
 	asks  chan *ask
 	once  sync.Once
-	lives context.Context //nolint:containedctx // it ends with the session, for the reason that it is given up for
+	lives context.Context //nolint:containedctx // it ends with the session; its cause is why
 	die   context.CancelCauseFunc
 	tell  func(why error)
 
 	deferred   []*ask    // claims for which the last round had no room: the next one makes them
 	unwanted   []release // what the last round has claimed for nothing: the next one lets it go
 	unreleased []release // that have failed: they are made again, apart from what is asked
-	tries      int       // how often they were, one after the other
+	tries      int       // how many times in a row they were
 	retryAt    time.Time // and when they are next
 	ending     bool      // it ends when it has nothing more to let go
 }
@@ -58,7 +58,7 @@ type ask struct {
 	hold     *Hold
 	missed   Miss  // OverLimit if no slot was free
 	slot     int32 // that the claim has got, or 0
-	deferred bool  // it was not made yet: the payloads of others were too much beside it
+	deferred bool  // it was not made yet: beside the payloads of others there was no room
 	ends     bool  // the session is to end when it has nothing more to let go
 	refused  error
 	err      error
@@ -203,7 +203,7 @@ func (s *session) retryLater(failed []release) {
 	s.unreleased = append(s.unreleased, failed...)
 }
 
-// retryAfter has the next retry rest, as long at least as the last one took: claims are made meanwhile.
+// retryAfter puts off the next retry, for at least as long as the last one took: claims are made meanwhile.
 func (s *session) retryAfter(took time.Duration) {
 	s.retryAt = time.Now().Add(max(took, rest.Nth(s.tries+1, tuning.Rest, s.bounds.Heartbeat/2)))
 }
@@ -242,8 +242,7 @@ func (s *session) release(some []release, until time.Time) error {
 	return nil
 }
 
-// gather returns asks that have waited longest, with the others that wait. What is more than a round has room for waits
-// for the next.
+// gather adds the asks that wait to those that have waited longest. What a round has no room for waits for the next.
 func (s *session) gather(asks []*ask) []*ask {
 	for len(asks) < tuning.Rows {
 		select {
@@ -301,7 +300,7 @@ func (s *session) answer(asks []*ask) error {
 	return err
 }
 
-// bounded is a round in which the server is not silent for long. It may take longer: what it sends may be much.
+// bounded makes a round, which ends if the server is silent for Silence. It may take longer: the server may send much.
 func (s *session) bounded(asks []*ask) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

@@ -16,7 +16,7 @@ import (
 type settlement struct {
 	head  *Held
 	calls []Call // nil: it is done, and needs nothing else
-	relax string // the statement that has its commit not wait for the disk, or ""
+	relax string // the statement with which its commit does not wait for the disk, or ""
 	err   error
 	ready chan struct{}
 }
@@ -120,7 +120,7 @@ func callEach(p *pipeline, some []*settlement) error {
 }
 
 // beginSettlements begins a transaction that waits a second for what somebody has locked, and for a trigger of the
-// user's, and whose commit does not wait for the disk if all may do with that.
+// user's, and whose commit does not wait for the disk if none of them needs that.
 func beginSettlements(l *Lane, p *pipeline, some []*settlement) {
 	l.begin(p)
 	p.send(stmtBound, nil, nil)
@@ -137,7 +137,7 @@ func settlementColumns(some []*settlement) headColumns {
 	return columnsOf(heads)
 }
 
-// readHeld reads which groups are the claims' still. The others have ErrNotHeld.
+// readHeld reads which groups are still the claims'. The others have ErrNotHeld.
 func readHeld(some []*settlement) func(*rowReader) {
 	for _, s := range some {
 		s.err = ErrNotHeld

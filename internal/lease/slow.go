@@ -8,12 +8,12 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A slowSet has the groups whose jobs take long to settle: whatever a trigger of the user's waits for, say. It also has
-// those that are in doubt, because they were settled together with others and it took long. A group that is slow is
-// settled by itself. Of those that came into doubt together, a few are at first. If one of them is quick, some other
-// group is to blame: then each of the others is settled by itself, once. If none is, it is the transactions that take
-// long (their commits, a trigger of the statement's): then the set begins anew, as it does when it is full. The zero
-// value is ready.
+// A slowSet has the groups whose jobs take long to settle: because of what a trigger of the user's waits for, say. It
+// also has those that are in doubt, because they were settled together with others and it took long. A group that is
+// slow is settled by itself. Of those that came into doubt together, a few are at first. If one of them is quick, some
+// other group is to blame: then each of the others is settled by itself, once. If none is, it is the transactions that
+// take long (their commits, a trigger of the statement's): then the set begins anew, as it does when it is full. The
+// zero value is ready.
 type slowSet struct {
 	mu    sync.Mutex
 	all   map[groups.Key]*doubt // nil: slow

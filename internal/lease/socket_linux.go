@@ -27,7 +27,7 @@ const ( // of poll.h
 	pollRdHup = 0x2000
 )
 
-// hungUp reports whether the other side has ended the connection, also if there is something to be read yet.
+// hungUp reports whether the other side has ended the connection, even if there is still something to be read.
 func hungUp(socket syscall.RawConn) (gone bool) {
 	err := socket.Control(func(fd uintptr) {
 		poll := struct {

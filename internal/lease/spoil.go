@@ -91,7 +91,7 @@ func firstWord(sql string) (word, rest string) {
 	}
 }
 
-// endsWord says no of a dot: SET local.x is no SET LOCAL.
+// endsWord returns false for a dot: SET local.x is no SET LOCAL.
 func endsWord(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$.", r)
 }

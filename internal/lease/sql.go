@@ -23,7 +23,7 @@ const (
 	commitSQL = "COMMIT"
 )
 
-// ownTexts are the statements of a worker's sessions, by name, but for those that differ between sessions. A session
+// ownTexts are the statements of a worker's sessions, by name, except those that differ between sessions. A session
 // prepares one when it first uses it.
 var ownTexts = func() map[string]string {
 	own := texts.Prepared()

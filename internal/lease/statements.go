@@ -89,7 +89,7 @@ func (s statements) parse(ctx context.Context, conn *pgconn.PgConn) error {
 	return p.end(err)
 }
 
-// forget makes all of them unprepared but stmtRestore, which reads no table: see prepareRestore.
+// forget makes all of them unprepared, except stmtRestore, which reads no table: see prepareRestore.
 func (s statements) forget() {
 	for name, stmt := range s {
 		if name != stmtRestore {

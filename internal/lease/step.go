@@ -20,13 +20,13 @@ import (
 //
 // A next with other groups (Request.With) is claimed with them. If it locks some that have no job, or whose head is to
 // run alone (Hold.Apart), another round trip gives all back and claims the others, so that no group is held that is not
-// worked. Not so if the worker of one of them has died (Lost): giving it back would cover the evidence, so the hold is
-// of all that were claimed, for their lost attempts to be recorded before anything is worked.
+// worked. That is not done if the worker of one of them has died (Lost): giving it back would cover the evidence. Then
+// the hold is of all that were claimed, for their lost attempts to be recorded before anything is worked.
 //
 // settled says that the calls are committed. After an error nothing is held; if settled is false and the lane is
 // Closed, the connection broke on the way, and they may be committed all the same. With ErrUnsettled they are not, and
-// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on; one on which a claim failed
-// is: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new one has none.
+// the handler is not to blame; the lane is Spoiled. A lane that is not Closed can go on. One on which a claim failed is
+// Closed: a handler may have left the session in any state (DEALLOCATE ALL, SET ROLE), and a new session has none.
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.claimed != nil { // each time for fewer
@@ -123,7 +123,7 @@ type sentStep struct {
 	released  int     // the transaction is the claim's and can be committed
 	ended     int     // the batch's savepoint is gone; 0: there is none
 	committed int     // what the calls have settled is committed
-	cancelled bool    // one of its statements may have been
+	cancelled bool    // one of its statements may have been cancelled
 }
 
 // sendCalls settles what is held.
@@ -226,9 +226,9 @@ func (l *Lane) returnBatch(ctx context.Context, marked []*Held) bool {
 	return p.exchange() == nil
 }
 
-// rollback leaves the connection without a transaction, or closed. With COMMIT, which rolls a failed transaction back:
-// one that has not failed is a new claim beside a settling that did, and is given back as every other. If a handler has
-// ended the lane's transaction, what it has set stays, so the session is given up.
+// rollback leaves the connection without a transaction, or closed. It sends COMMIT, which rolls back a failed
+// transaction. One that has not failed is a new claim beside a settling that has failed, and is given back like every
+// other. If a handler has ended the lane's transaction, what it has set stays, so the session is given up.
 func (l *Lane) rollback(ctx context.Context) {
 	if l.loan != nil && l.loan.used() {
 		l.stream.spoiled.Store(true)
@@ -240,7 +240,7 @@ func (l *Lane) rollback(ctx context.Context) {
 	}
 }
 
-// claimAgain gives a claim of many groups up and makes it again, for those that may be worked together: no group stays
+// claimAgain gives up a claim of many groups and makes it again, for those that may be worked together: no group stays
 // locked that is not worked.
 func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold, error) {
 	together := make(map[int]bool, 1+len(had.Rest))
@@ -272,8 +272,8 @@ func (l *Lane) giveUp(ctx context.Context) {
 	_ = l.Close()
 }
 
-// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. The hold is of
-// everything then that was claimed.
+// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. Then the hold is of
+// everything that was claimed.
 func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
 	all := hold.all()
 	lost, err := l.dead(ctx, all)
@@ -343,9 +343,9 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 var ErrUnsettled = errors.New("lease: the session could not settle its job, which has not failed")
 
 // unsettled makes an error of settling ErrUnsettled if it is one. cancelled says that a statement of the step may have
-// been. A function, or DO, can take statements away without anybody seeing it. After the first time, the Dialer's lanes
-// prepare them again behind each handler that has had the transaction, so the job that did it is completed when it runs
-// again.
+// been cancelled. A function, or DO, can take statements away without anybody seeing it. After the first time, the
+// Dialer's lanes prepare them again after each handler that has had the transaction, so the job that did it is
+// completed when it runs again.
 func (l *Lane) unsettled(err error, cancelled bool) error {
 	switch code := sqlState(err); {
 	case code == statementCancelled && (cancelled || l.stream.late.Load()):

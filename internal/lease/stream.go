@@ -13,9 +13,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A stream is a worker's connection as the PostgreSQL protocol has it: whose turn it is to speak. It stands between pgx
-// and the socket, above TLS, so it knows of every use that a handler makes of the connection, that of the raw PgConn
-// too.
+// A stream is a worker's connection. It follows in the PostgreSQL protocol whose turn it is to speak. It stands between
+// pgx and the socket, above TLS, so it knows of every use that a handler makes of the connection, that of the raw
+// PgConn too.
 //
 // In the server's turn a statement runs, or its results are on their way; a lane's socket watches that. In the worker's
 // turn idle_in_transaction_session_timeout runs, so heartbeats are sent, which pgx does not see. Readers and writers
@@ -46,8 +46,8 @@ type stream struct {
 	late  atomic.Bool // a cancel request may be on its way
 }
 
-// cancelledLate says that a request is on its way which may still cancel what runs when it comes. That must be nobody
-// else's, so the connection goes on to no other job.
+// cancelledLate says that a request is on its way which may still cancel what runs when it comes. That must be no other
+// job's, so the connection goes on to none.
 func (s *stream) cancelledLate() {
 	s.late.Store(true)
 	s.spoiled.Store(true)
@@ -149,7 +149,7 @@ func (s *stream) setBy(by *time.Time, t time.Time, set func(time.Time) error) er
 }
 
 // say follows what pgx sends. A server that has been sent a message of the extended protocol waits for Sync, and it
-// does so without any timeout: it is its turn from the first of them on.
+// does so without any timeout: it is the server's turn from the first of them on.
 func (s *stream) say(b []byte) {
 	for len(b) > 0 {
 		n, kind := s.out.step(b)
@@ -241,7 +241,7 @@ func (s *stream) beat() (standing, error) {
 	return s.stands(), err
 }
 
-// interrupt has those who read wait until the heartbeat is over, and begin again then. In the worker's turn pgx may be
+// interrupt makes readers wait until the heartbeat is over; then they begin again. In the worker's turn pgx may be
 // reading, too: for a notification, or in the background, which it begins if a write takes long, and ends with what
 // comes next.
 func (s *stream) interrupt() {
@@ -285,7 +285,7 @@ func (s *stream) readAhead() (owed bool) {
 	return owed
 }
 
-// buffer has what was read beside an answer to a heartbeat wait for the next call of Read.
+// buffer keeps what was read beside an answer to a heartbeat for the next call of Read.
 func (s *stream) buffer(b []byte) {
 	s.mu.Lock()
 	s.hear(b)
@@ -343,8 +343,8 @@ func (s *stream) ping() error {
 	}
 }
 
-// unless calls f once nothing has come for so long from now on, until it is stopped. A Read that is under way then may
-// have it called all the same.
+// unless calls f when nothing has come for that long, until it is stopped. If a Read is under way when it is stopped, f
+// may be called all the same.
 func (s *stream) unless(silence time.Duration, f func()) (stop func()) {
 	late := time.AfterFunc(silence, sync.OnceFunc(f))
 	heard := func() { late.Reset(silence) }

@@ -13,10 +13,10 @@ const (
 	waitForever patience = iota // as long as it takes
 	waitToTake                  // a second for each row that it takes, and then as long as it takes
 	waitBriefly                 // a second for each statement
-	waitBarely                  // as waitBriefly, but for a lock a twentieth of that
+	waitBarely                  // as waitBriefly, but only a twentieth of that for a lock
 )
 
-// What a transaction begins with that waits for nobody for long: for a lock, or for a trigger of the user's.
+// The beginnings of transactions that wait for nobody for long: for a lock, or for a trigger of the user's.
 var boundSQL = map[string]string{
 	stmtBound: "SELECT pg_catalog.set_config('lock_timeout', '1s', true), " +
 		"pg_catalog.set_config('statement_timeout', '1s', true)",
@@ -30,7 +30,7 @@ var boundSQL = map[string]string{
 	stmtWaitLong:   "SET LOCAL lock_timeout TO DEFAULT",
 }
 
-// boundBy is a call that bounds each statement behind it.
+// boundBy is a call that bounds each statement after it.
 func boundBy(d time.Duration) Call {
 	return Call{Statement: stmtBoundBy, Args: [][]byte{[]byte(millis(d))}}
 }
@@ -123,8 +123,8 @@ func sameArgs(behind []*Held) [][]byte {
 	}
 }
 
-// endCall lets the groups go with the transaction that has taken them, and in which these jobs were settled: 0 for one
-// that may be as it was.
+// endCall lets the groups go with the transaction that has taken them. settled are the jobs that were settled in it, 0
+// for one that may be as it was.
 func endCall(heads []*Held, settled []int64) Call {
 	c := columnsOf(heads)
 	jobs := array.Of(settled, array.Int[int64])

@@ -95,8 +95,8 @@ func (w *wire) reclaim() (open bool) {
 	return open
 }
 
-// lease returns the number of the lending that is under way, or 0.
-func (w *wire) lease() int {
+// lending returns the number of the lending that is under way, or 0.
+func (w *wire) lending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.lent && !w.idle {

@@ -3,8 +3,8 @@
 -- $1 queue, $2 group id, $3 floor: jobs of the group up to this id are known to be finished (0: none).
 --
 -- Why it is the right head: whoever held the group before had ended when its row was locked, and this statement's
--- snapshot is newer than that lock. So it sees all that they did, and every lower id that was committed before. A lower
--- id that is committed later nobody else can work, because the group is ours. Nothing filters the head: it is the
+-- snapshot is newer than that lock. So it sees all that they did, and every lower id that was committed before. Nobody
+-- else can work a lower id that is committed later, because the group is ours. Nothing filters the head: it is the
 -- lowest id, whatever its state.
 --
 -- The last condition is true if and only if the group is locked: nothing else gives this transaction an id. It is
@@ -12,12 +12,12 @@
 --
 -- SKIP LOCKED: an operator may have the job's row. Then the claim misses. It never waits, and a later job never takes
 -- the head's place: the row is named by its ctid. If it was changed since the snapshot was taken, the claim misses as
--- well. (Older minor releases of PostgreSQL claim it as it is by then, for they do not look at a ctid again. So the
+-- well. (Older minor releases of PostgreSQL claim it as it is by then, because they do not look at a ctid again. So the
 -- group is named, too: it may have been moved to another.)
 --
 -- All columns are computed below the lock, so job_xid is the transaction that locked the head before. See evidence.sql.
--- suspect says that the last attempt that was counted died with its worker, marked that one has begun that was not
--- counted (mark.sql). own_xid is this transaction; all transactions before oldest_xid have ended, which floors need
+-- suspect says that the last attempt that was counted died with its worker, marked that another one has begun and was
+-- not counted (mark.sql). own_xid is this transaction; all transactions before oldest_xid have ended, which floors need
 -- (package schedule).
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,

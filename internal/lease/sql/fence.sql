@@ -7,8 +7,8 @@
 --
 -- Why a token is higher than every one of an earlier claim: tokens come from one sequence, and a token is returned only
 -- if the claim's transaction is open when it has been drawn. A later claim begins when that transaction has ended, be
--- it one of a session (keep_claim.sql), so what it draws is drawn later. The condition looks again behind the lock of
--- the row and behind the draw: it is on the rows that INSERT returns. Losing the row of a group that nobody holds is
+-- it one of a session (keep_claim.sql), so what it draws is drawn later. The condition looks again after the lock of
+-- the row and after the draw: it is on the rows that INSERT returns. Losing the row of a group that nobody holds is
 -- harmless, because the sequence goes on. Where several claims of a group may be open at once, this holds for those of
 -- one job.
 WITH drawn AS (

@@ -1,6 +1,6 @@
 -- Locks the rows of groups that a session is to have, as lock_many.sql does: the numbers of those that are locked. It
 -- passes over what is locked. A row that is updated between the snapshot and the lock may be waited for all the same
--- (PostgreSQL locks its newer version, too, and waits for who has that), for as long as lock_timeout is.
+-- (PostgreSQL locks its newer version, too, and waits for whoever has that), for as long as lock_timeout is.
 --
 -- $1 queues, $2 group ids, pairwise; no group twice.
 SELECT k.n::integer

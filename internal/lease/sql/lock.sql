@@ -4,8 +4,7 @@
 -- $1 queue, $2 group id.
 --
 -- The lock is the lease. It is held until the transaction ends. Run it in READ COMMITTED, and look at the group's jobs
--- in the statement behind it (claim.sql, claim_batch.sql): that has a snapshot of its own, which is newer than the
--- lock.
+-- in the statement after it (claim.sql, claim_batch.sql): that has a snapshot of its own, which is newer than the lock.
 --
 -- A row that has got a session since this statement began is locked, and not returned (PostgreSQL looks again at what
 -- it has locked). Then there is no claim, whatever claim.sql finds: the lane looks at the answer to this statement,

@@ -2,11 +2,11 @@
 -- (lock_group_slot.sql). No row: it has not, or there is no such job. It never waits.
 --
 -- $1 queue, $2 group id. locked says whether the job is: if not, somebody else has it, and a later one never takes its
--- place, for it is named by its ctid.
+-- place, because it is named by its ctid.
 --
 -- A worker runs a job if the transaction that has its row locked is the one that its mark names, and is in progress. An
 -- operator has none, nor has a claim that is just looking at a job: it may find that it is not to be run. So neither is
--- passed over. This is for the lock: whether it is the right job is looked at behind it (claim_group_slot.sql).
+-- passed over. This is for the lock: whether it is the right job is looked at after it (claim_group_slot.sql).
 WITH next AS MATERIALIZED (
     SELECT h.ctid
     FROM pgfifo.jobs h

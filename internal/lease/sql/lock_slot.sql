@@ -3,7 +3,7 @@
 --
 -- $1 queue, $2 group ids; no group twice. A group without a group_xid is not locked.
 --
--- Why the limit is never exceeded: a queue has so many rows here that may be locked, a row lock has one owner, and the
+-- Why the limit is never exceeded: a queue has as many rows here that may be locked, a row lock has one owner, and the
 -- claim's transaction keeps its own until the job is settled. Nobody counts, and whatever ends that transaction frees
 -- the slot. A claim without a slot starts no job: the queue's row in pauses that says "limited" stops it.
 --

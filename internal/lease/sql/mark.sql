@@ -10,8 +10,8 @@
 --
 -- Run in a transaction of its own: a mark is durable on this server when that is committed, whatever standbys do. Then
 -- the caller looks whether the claim is still open: if it is, whoever claims the job after it sees the mark. It is
--- taken back in the transaction that settles or releases the attempt (unmark.sql). So one that a claim finds, of the
--- attempt that would begin now, is of an attempt that died. VACUUM can take the evidence of evidence.sql away; it
+-- taken back in the transaction that settles or releases the attempt (unmark.sql). So a mark that a claim finds, of the
+-- attempt that would begin now, is that of an attempt that died. VACUUM can take the evidence of evidence.sql away; it
 -- cannot take this.
 INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt, xid)
 SELECT k.queue, k.group_id, k.id, k.attempt, CASE WHEN k.slot THEN k.xid::text::xid8 END

@@ -1,7 +1,7 @@
 -- Locks a group's row to record what became of a job whose claim is lost while its worker lives. One row, or none: the
 -- session that was lost has not ended yet, or somebody else has claimed the group since, and holds it or has died with
--- it. They have seen what was lost here, and what they leave is evidence of a crash. It never waits: who waits may be
--- given the row of one who has died meanwhile.
+-- it. They have seen what was lost here, and what they leave is evidence of a crash. It never waits: whoever waits may
+-- be given the row of one who has died meanwhile.
 --
 -- $1 queue, $2 group id; $3 milliseconds for which the server may wait for us then. One that freezes here, or is cut
 -- off, must not keep the group for longer than a lane would. Nothing is left of that setting when the transaction

@@ -79,7 +79,7 @@ var effects = []Mutant{
 			"context.WithTimeout(ctx, l.lane.bounds.Silence)")),
 	plant("rollback-that-failed-forgotten", "what a handler could not roll back is committed",
 		test("internal/lease", "TestRollbackThatCannotBe"),
-		in(nestFile, "		l.spilt = fmt.Errorf", "		_ = fmt.Errorf")),
+		in(nestFile, "		l.undoErr = fmt.Errorf", "		_ = fmt.Errorf")),
 	plant("savepoint-by-hand-overlooked",
 		"a transaction goes on although it began behind a savepoint of bun's, or of the handler's, that is gone "+
 			"back to",

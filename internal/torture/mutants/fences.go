@@ -24,7 +24,7 @@ var fences = []Mutant{
 	plant("token-for-whoever-asks",
 		"a token is drawn without asking for the claim's transaction: a former holder's is higher than its successor's",
 		run(thawed, "I3-fence"),
-		in(loanFile, "	xid, err := l.claim(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"),
+		in(loanFile, "	xid, err := l.claimXID(ctx, key)\n", "	xid, err := \"-\", error(nil)\n"),
 		in(fenceSQLFile, "WHERE pg_xact_status($3::text::xid8) = 'in progress'\n    ON CONFLICT",
 			"WHERE $3::text <> ''\n    ON CONFLICT"),
 		in(fenceSQLFile, "FROM drawn d\nWHERE pg_xact_status($3::text::xid8) = 'in progress'", "FROM drawn d")),
