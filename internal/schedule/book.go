@@ -79,7 +79,7 @@ func (b *book) prepareClaim(turn *Turn) {
 	queue := b.line.row(turn.Queue)
 	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
 	turn.floor, turn.safe = b.floors.get(turn.Key), b.floors.safe
-	turn.entered, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
+	turn.finished, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.trouble.forget()
 	turn.allowed = turn.suspect || b.suspects == nil
 	turn.with, turn.jobs, turn.slot = nil, b.batches[turn.Queue].Jobs, queue.slots.limited
@@ -149,7 +149,7 @@ func (b *book) put(turn *Turn) {
 	b.line.push(turn)
 }
 
-// park has a group wait until then, if there is room for it.
+// park makes a group wait until then, if there is room for it.
 func (b *book) park(turn *Turn, at time.Time) {
 	if b.parked.add(turn, at) {
 		b.known[turn.Key] = turn
@@ -158,7 +158,7 @@ func (b *book) park(turn *Turn, at time.Time) {
 	}
 }
 
-// watch has a group watched that a transaction or a session holds, or 0.
+// watch adds a group to those that are watched; holder is the transaction or the session that holds it, or 0.
 func (b *book) watch(turn *Turn, holder int64) {
 	b.watched.add(turn, holder)
 	b.known[turn.Key] = turn
@@ -209,7 +209,7 @@ func (b *book) due() time.Duration {
 	return next
 }
 
-// announce enters that there is a new job in a group; id is the lowest one's, or 0 if that is not known.
+// announce notes that there is a new job in a group; id is the lowest one's, or 0 if that is not known.
 func (b *book) announce(key groups.Key, share string, id int64) {
 	turn := b.known[key]
 	switch {
@@ -233,8 +233,8 @@ func (b *book) announce(key groups.Key, share string, id int64) {
 	}
 }
 
-// offer enters what discovery has found, and reports whether it is news. The rows are noted in which a priority has
-// changed.
+// offer notes what discovery has found, and reports whether it is news. It adds to reranked the rows in which a
+// priority has changed.
 func (b *book) offer(c Candidate, reranked map[*row]bool) (news bool) {
 	b.floors.found(c.Key, c.ID)
 	if c.Paused {
@@ -278,7 +278,7 @@ func (b *book) offer(c Candidate, reranked map[*row]bool) (news bool) {
 	return false
 }
 
-// learn enters what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
+// learn notes what a claim has told of the group. A job that is finished becomes a floor in time, unless that would
 // hide one that has appeared since the claim.
 func (b *book) learn(turn *Turn, o Outcome) {
 	turn.noCompany, turn.suspect, turn.ahead = o.NoCompany, o.Untried, o.Seen.Ahead
@@ -304,7 +304,7 @@ func (b *book) learn(turn *Turn, o Outcome) {
 	if turn.groupSlot { // it tells nothing of lower ids
 		return
 	}
-	if id <= turn.lowest && id > turn.entered {
+	if id <= turn.lowest && id > turn.finished {
 		b.floors.raise(turn, o.Seen, id)
 	}
 }
@@ -363,7 +363,7 @@ func (b *book) done(turn *Turn, o Outcome) {
 	case again, o.More &&
 		(!r.overflowed || r.len() == 0 || turn.spent+1 < quantum || turn.noCompany || turn.single > o.Finished):
 		turn.spent++
-		b.put(turn) // one that is to run by itself also to a full line: found anew, it would not be known any more
+		b.put(turn) // in a full line, too, if it is to run by itself: found anew, that would not be known any more
 	default:
 		// Nothing known behind it, or more groups than the line holds: the next walk finds it in its turn.
 		r.dropped = r.dropped || o.More

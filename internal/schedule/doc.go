@@ -27,13 +27,13 @@
 // they came (line.go). So no queue waits for another one's backlog or long jobs, and no group for another one's jobs. A
 // queue may have lanes kept, and may not exceed its most (lanes.go). A queue may be divided among shares, which have
 // its turns in the same way, by time (shares.go): tenants, whoever has how many groups. In either, groups whose heads
-// have a priority go before the others, but for every tenth turn (ranks.go). A queue that is at its limit over all
+// have a priority go before the others, except for every tenth turn (ranks.go). A queue that is at its limit over all
 // processes waits until one of its own jobs ends here, or the scout has looked at one of its groups, which it does
 // every 25 to 50 ms (slots.go). A group of which several jobs may run at once has as many lanes, which join one after
 // the other (team.go). A group that is not due waits in memory (due.go); one that another process holds is watched
-// (watch.go); one about which the server refuses something is left alone for a while (trouble.go). Of those
-// whose heads may be what has killed their workers, one is tried at a time (suspects.go). A queue whose jobs cannot be
-// done, because what they need is down, is probed: it has one lane now and then (probe.go).
+// (watch.go); one about which the server refuses something is left alone for a while (trouble.go). Groups whose heads
+// may be what has killed their workers are tried one at a time (suspects.go). A queue whose jobs cannot be done,
+// because what they need is down, is probed: it has one lane now and then (probe.go).
 //
 // # How groups are found
 //
@@ -47,15 +47,15 @@
 //     seen writing then. An index of ids finds it.
 //   - What will be due within twice PollInterval and two seconds, or was put back by a redrive, has its time in an
 //     index of delayed and failed jobs. Its group waits in memory until then.
-//   - What becomes ready without a trace in either has a walk requested for it, by whoever makes it so (look.go). The
-//     next walk begins at once then, and so it does when more than 131,072 ids are new or their sequence was set back.
+//   - Whoever makes something ready without a trace in either requests a walk for it (look.go). The next walk begins at
+//     once then, and so it does when more than 131,072 ids are new or their sequence was set back.
 //
 // Groups whose heads have a priority are looked for as long as any group is in line, in an index of such jobs, four
 // times a second or, while there are any, more often (urgent.go). So they are found whatever the backlog of others.
 //
-// So many groups that are delayed or back off cost next to nothing, and others start in time beside them. At most
-// 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that become due
-// within these seconds, they are found as there is room.
+// So groups that are delayed or back off cost next to nothing, however many they are, and others start in time beside
+// them. At most 65,536 of them are kept in memory, half of that room for those that are due soon. While more than that
+// become due within these seconds, they are found as room becomes free.
 //
 // When a queue's part of the line is full, its walk stops, and goes on there when that is half empty. The others go on
 // meanwhile: no queue waits for another one's backlog. A queue with shares is walked to the end nevertheless, and what

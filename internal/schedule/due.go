@@ -19,7 +19,7 @@ type parked struct {
 	earlier bell          // rings when another group is due first, or when a queue is to be probed
 }
 
-// add has a group wait until then, and reports whether there was room for it.
+// add makes a group wait until then, and reports whether there was room for it.
 func (p *parked) add(turn *Turn, at time.Time) bool {
 	if n := p.heap.Len(); n >= p.most || n >= p.most/2 && time.Until(at) > p.soon {
 		return false
@@ -30,7 +30,7 @@ func (p *parked) add(turn *Turn, at time.Time) bool {
 	return true
 }
 
-// move has a group that waits do so until another time.
+// move makes a group that waits do so until another time.
 func (p *parked) move(turn *Turn, at time.Time) {
 	turn.at = at
 	heap.Fix(&p.heap, turn.index)

@@ -15,26 +15,26 @@ import (
 // rate under a held snapshot is flat (0.95 of that at its beginning after 940,000 jobs, bench/RESULTS.md, horizon).
 //
 // A floor hides what lies below it, and a lower id may be there and not be seen yet: its enqueue drew it and has not
-// committed. When that returns, its job is before everything that is enqueued afterwards, and a floor may not turn that
-// round. So a finished job becomes its group's floor only when
+// committed. When that returns, its job is before everything that is enqueued afterwards, and a floor must not change
+// that. So a finished job becomes its group's floor only when
 //
-//   - every transaction has ended that may have drawn a lower id;
+//   - every transaction that may have drawn a lower id has ended;
 //   - and then a claim that was not kept from looking has found nothing below it.
 //
-// That they have ended is seen in one of two ways. Who draws an id has got its transaction id before (a trigger of the
-// table sees to that), and so a lower one than a claim that comes when the job is finished: as soon as another claim's
-// snapshot has no transaction in progress that is as old as that one, all have ended. That takes a few claims, and
-// costs nothing. But while some transaction stays open for long, whatever it does, no snapshot says so; then the scout
-// asks for those alone that are writing to the jobs (writers.sql). Who has drawn an id is among them: an INSERT locks
-// its table before it draws, and until its transaction ends.
+// That they have ended is seen in one of two ways. A transaction that draws an id has a transaction id by then (a
+// trigger of the table sees to that), which is lower than that of a claim that comes when the job is finished. As soon
+// as another claim's snapshot has no transaction in progress that is as old as that claim, all have ended. That takes a
+// few claims, and costs nothing. But while some transaction stays open for long, whatever it does, no snapshot says so;
+// then the scout asks for those alone that are writing to the jobs (writers.sql). Whoever has drawn an id is among
+// them: an INSERT locks its table before it draws, and until its transaction ends.
 //
-// What comes below a floor all the same is a job that is put back with its old id: a redrive. A floor is dropped when a
-// lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If no walk
-// over all groups is made in time, each group is claimed once without its floor, which costs as much.
+// Only a job that is put back with its old id, by a redrive, comes below a floor all the same. A floor is dropped when
+// a lower id is announced, or discovered by a walk or a look, and when a claim finds nothing behind it. If no walk over
+// all groups is made in time, each group is claimed once without its floor, which costs as much.
 //
 // A server that crashes without synchronous_commit, or is replaced by a standby, may lose the commit that finished the
-// job, and have it again. So a floor is for connections only that are older than that commit: if they are alive, so is
-// the server that has it.
+// job, and have the job again. So a floor is only for connections that are older than that commit: if they are alive,
+// so is the server that has it.
 type floors struct {
 	fresh    map[groups.Key]groupFloor
 	old      map[groups.Key]groupFloor // of groups that have not been worked for a while
@@ -45,7 +45,7 @@ type floors struct {
 	looks    int64                     // how often the scout began to look for heads
 
 	epoch    int64    // how often the writers were asked for
-	safe     int64    // all writers have ended that the answer of this epoch told of
+	safe     int64    // all writers that the answer of this epoch told of have ended
 	asked    int64    // the epoch whose writers are waited for
 	writers  []string // those of that epoch who have not ended
 	unproven int      // claims since they were asked for, of groups whose floors wait for them
@@ -81,12 +81,12 @@ func (f *floors) of(k groups.Key) groupFloor {
 		return m
 	}
 	if m = f.old[k]; f.aged && m.floor.id > 0 {
-		m = groupFloor{next: m.floor, since: -1} // those have ended long ago who might have brought a lower id
+		m = groupFloor{next: m.floor, since: -1} // all who might have brought a lower id have ended long ago
 	}
 	return m
 }
 
-// raise enters that the job with this id is gone from the group of the turn, which the claim had.
+// raise notes that the job with this id is gone from the group of the turn, which the claim had.
 func (f *floors) raise(turn *Turn, claim lease.Seen, id int64) {
 	m := f.of(turn.Key)
 	looked := turn.floor.id < m.next.id && m.next.id < id
@@ -143,7 +143,7 @@ func (f *floors) forget(queue string) {
 	}
 }
 
-// checked enters that all groups have been looked at since the given time, and how long the floors may stay in force.
+// checked notes that all groups have been looked at since the given time, and how long the floors may stay in force.
 // Those of groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
 	f.born, f.validFor = since, max(keep, floorAge)
@@ -170,8 +170,8 @@ func (f *floors) ask() {
 	f.unproven = 0
 }
 
-// answered enters who was writing to the jobs in the present epoch. A prepared transaction has lost the name under
-// which it wrote before, so while there is one, none of those has ended that are waited for.
+// answered notes who was writing to the jobs in the present epoch. A prepared transaction has lost the name under which
+// it wrote before, so while there is one, none of those that are waited for has ended.
 func (f *floors) answered(writers []string, prepared bool) {
 	if len(f.writers) > 0 {
 		f.writers = slices.DeleteFunc(f.writers, func(w string) bool {

@@ -4,7 +4,7 @@ import "time"
 
 // Lanes bounds how many lanes of a process work a queue at once.
 type Lanes struct {
-	// Min is how many are kept for the queue: other queues leave so many free.
+	// Min is how many are kept for the queue: other queues leave that many free.
 	Min int
 	// Max is how many it may have; 0: all.
 	Max int
@@ -30,8 +30,8 @@ func (l *lanes) change(queue string, by int) {
 	l.busy += by
 }
 
-// may reports whether a free lane may begin to work the queue: it is not at its limit, is not probed, or the next probe
-// is due, has not its Max, and either is short of its Min, or the other queues can still have theirs.
+// may reports whether a free lane may begin to work the queue. The queue must not be at its limit or have its Max. If
+// it is probed, the next probe must be due. And it must be short of its Min, or leave the other queues theirs.
 func (l *lanes) may(queue *row) bool {
 	if queue.slots.full() || queue.probe.open && !queue.probe.ready() {
 		return false
@@ -53,14 +53,14 @@ func (l *lanes) may(queue *row) bool {
 	return free >= 0
 }
 
-// bound enters how many lanes may work a queue.
+// bound notes how many lanes may work a queue.
 func (l *lanes) bound(queue string, b Lanes) {
 	if l.bounds[queue] = b; b == (Lanes{}) {
 		delete(l.bounds, queue)
 	}
 }
 
-// settled enters what Turns.Settled says.
+// settled notes what Turns.Settled says.
 func (l *lanes) settled(queue string, next *Turn) {
 	if next.swapped.IsZero() {
 		return
@@ -76,7 +76,7 @@ func (l *lanes) settled(queue string, next *Turn) {
 	}
 }
 
-// stay enters what Turns.Stay says.
+// stay notes what Turns.Stay says.
 func (l *lanes) stay(queue string, next *Turn) {
 	l.settled(queue, next)
 	l.end(next.Queue)

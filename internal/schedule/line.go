@@ -12,14 +12,14 @@ import (
 // A line is the groups that are ready, in the order of their turns: one of each queue, round and round, and those of a
 // queue in the order in which they came. A queue that has had more of the lanes' time than another waits for that one:
 // so no queue waits for another's backlog, nor for its long jobs. Nobody saves time up: a queue without groups in line
-// has no claim to what the others use meanwhile.
+// gets no part later of what the others use meanwhile.
 //
 // A queue's shares have the turns of their queue in the same way: such a queue has a line of its own (shares.go).
 type line struct {
 	rows  map[string]*row // by queue, or by share
 	round []*row          // those with groups, the next one first
 	first *row            // that of an orphan: goes before them, whatever it has used; or nil
-	least time.Duration   // what the row had used that had used least, when the last turn was taken
+	least time.Duration   // the least that a row had used, when the last turn was taken
 	n     int
 
 	// A line of shares has these besides.
@@ -57,7 +57,7 @@ type row struct {
 	slots slots // of a queue
 }
 
-// laneParts is how many parts the time of a lane has, which the rows share that it works for at once.
+// laneParts is how many parts the time of a lane has. The rows that it works for at once share them.
 const laneParts = 1 << 20
 
 func (r *row) len() int {
@@ -140,8 +140,8 @@ func (r *row) work(by int) {
 // anybody may have a lane.
 func anybody(*row) bool { return true }
 
-// leastUsed returns what the row has used that has used least, of those that have groups in line and may have a lane,
-// or the longest Duration.
+// leastUsed returns the least that a row has used, of those that have groups in line and may have a lane, or the
+// longest Duration.
 func (l *line) leastUsed(may func(*row) bool) time.Duration {
 	now, least := time.Now(), time.Duration(math.MaxInt64)
 	for _, r := range l.round {
@@ -211,7 +211,7 @@ func (l *line) company(queue string) *Turn {
 func (l *line) push(turn *Turn) {
 	r := l.of(turn)
 	if r.len() == 0 {
-		least := l.least // what a row counts as having used that was idle until now
+		least := l.least // a row that was idle until now counts as having used that
 		if len(l.round) > 0 {
 			least = l.leastUsed(anybody)
 		}

@@ -23,12 +23,12 @@ import (
 // Some jobs become ready without a trace in ids or times, and a walk is requested for them: those behind a pause that
 // is undone, and those behind a delayed head that is taken out while the next job is locked (take_out.sql, purge.sql,
 // move.sql in fifo/sql). Whoever does that draws from a sequence before he commits, and has it locked until he has
-// ended. So the next look sees that more was drawn, or a later one that he has ended, and another walk begins behind
+// ended. So the next look sees that more was drawn, or a later one that he has ended, and another walk begins after
 // either.
 //
-// That is enough for pauses, however short. Of the groups that a look or a walk has found paused nothing is kept: their
-// pause was committed by then. Who undoes it can only draw after that. If he has drawn before the last look, he has not
-// ended by then, or the group would not have been found paused; so that look has seen him.
+// That is enough for pauses, however short. Nothing is kept of the groups that a look or a walk has found paused: their
+// pause was committed by then. Whoever undoes it can only draw after that. If he has drawn before the last look, he has
+// not ended by then, or the group would not have been found paused; so that look has seen him.
 type look struct {
 	on      bool // walks take long, so looks are made
 	pressed bool // something was enqueued somewhere since the last look began
@@ -43,7 +43,7 @@ type look struct {
 	rhythm                      // of its steps
 }
 
-// Progress is how far the jobs are known. The zero progress is not known itself.
+// Progress is how far the jobs are known. The zero progress: it is not known how far.
 type progress struct {
 	id int64     // the last that was drawn
 	at time.Time // the server's
@@ -57,7 +57,7 @@ type pass struct {
 	due   cursor        // due jobs of that queue are yet to be read behind this one
 	from  time.Time     // the earliest due time to be read, in each queue
 	until time.Time     // the latest due time to be read, in each queue
-	ahead time.Duration // by so much our clock is ahead of the server's
+	ahead time.Duration // by how much our clock is ahead of the server's
 }
 
 // A cursor is the place of a delayed job.
@@ -67,22 +67,22 @@ type cursor struct {
 }
 
 const (
-	// pace is how many times as long as it took a walk's statement rests, where looks are made: these find all but what
-	// was changed by hand.
+	// pace says how long a walk rests after a statement where looks are made: this many times as long as the statement
+	// took. Looks find all but what was changed by hand.
 	pace = tuning.Many * tuning.Spare
-	// slack is for clocks: due jobs are looked for so much further back.
+	// slack is for clocks: due jobs are looked for that much further back.
 	slack = tuning.Wait
-	// newBatch is the ids of a statement, of which most may be gone, or of other queues.
+	// newBatch is how many ids a statement reads: most may be gone, or of other queues.
 	newBatch = 2 * tuning.Few * tuning.Rows
-	// maxNew is the ids of a look. Instead of more, all groups are walked over: many enqueues are of the same.
+	// maxNew is how many ids a look reads. If there are more, all groups are walked over: many groups have several.
 	maxNew = 4 * tuning.Known
 )
 
 // slow returns from when on walks are too long to be made once every Poll.
 func (s *search) slow() time.Duration { return max(s.Poll/100, minGap) }
 
-// choose begins or ends to make looks. A walk that is under way begins anew: what is committed behind its back is found
-// by looks from now on, but not what was before the first one.
+// choose begins or ends to make looks. A walk that is under way begins anew: looks find what is committed behind it
+// from now on, but not what was before the first look.
 func (s *search) choose() {
 	took, heads := s.sum(true)
 	switch {
@@ -169,7 +169,7 @@ func (s *search) lookOn(ctx context.Context, conn *pgx.Conn, view View) error {
 	return nil
 }
 
-// begin makes a pass: it sees how far the jobs are to be known then, and from where on they are not.
+// begin makes a pass: it sees from where on the jobs are not known, and how far they are to be known after the pass.
 func (s *search) begin(ctx context.Context, conn *pgx.Conn) error {
 	l := &s.look
 	var now progress
@@ -216,8 +216,8 @@ func (l *look) requested(last int64, open []string) bool {
 	return ended || changed
 }
 
-// unknownFrom returns from where on jobs may have been written that the last look could not see, and the same for each
-// of those who write now, for the look that does not see them any more. now is how far jobs are drawn.
+// unknownFrom returns from where on there may be jobs that the last look could not see. next says the same for each of
+// those who write now, for the look that does not see them any more. now is how far jobs are drawn.
 func (l *look) unknownFrom(
 	now progress, writers []string, prepared bool,
 ) (from progress, next map[string]progress) {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// sickGroups is how many groups of a queue say that it is unavailable, and none that it is not, until it is probed.
+	// sickGroups is how many groups of a queue say that it is unavailable, without a success, before it is probed.
 	sickGroups = tuning.Few + 1
 	// firstPause is the first pause between two probes: half of what its users wait for without a thought.
 	firstPause = tuning.Wait / 2
@@ -20,14 +20,14 @@ const (
 	probeTime = tuning.Long
 )
 
-// A probe is how a queue is worked whose jobs all need something that is down: by one lane at a time, one job after
+// A probe is how a queue is worked while something is down that all its jobs need: by one lane at a time, one job after
 // the other, with pauses between them. Groups wait in line meanwhile, and are all tried once one has had success.
 type probe struct {
 	said  []string  // groups that say that it is down, since one has had success; sickGroups of them at most
 	open  bool      // the queue is probed
 	nth   int       // how often it has begun to be probed
 	turn  *Turn     // the turn of the probe that is under way, or nil
-	tried int       // probes, one after the other
+	tried int       // how many probes in a row
 	at    time.Time // when the next one may begin, or when probing ended
 }
 
@@ -47,7 +47,7 @@ type probes struct {
 	sick atomic.Int64 // queues of which some group has said that it is unavailable
 }
 
-// answer enters what Turns.Answer says, and returns what that does.
+// answer notes what Turns.Answer says, and returns what that does.
 func (s *probes) answer(turn *Turn, up bool) (probed, changed bool) {
 	p := &s.line.row(turn.Queue).probe
 	switch {
@@ -91,7 +91,7 @@ func (s *probes) recover(p *probe) {
 	}
 }
 
-// take has a turn that a lane gets be the probe of its queue, and reports whether it is one.
+// take makes a turn the probe of its queue when a lane gets it, if the queue is probed, and reports whether it is.
 func (s *probes) take(turn *Turn) bool {
 	p := &s.line.row(turn.Queue).probe
 	if p.open {

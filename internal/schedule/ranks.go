@@ -11,19 +11,19 @@ import (
 const MaxPriority = 9
 
 const (
-	// guaranteed is of how many turns one is that of the group which waits longest.
+	// guaranteed says how often the group that waits longest has the turn: one time in so many.
 	guaranteed = tuning.Many
-	// maxUrgent is how many groups of one priority are looked for, in each row: when so many are in line, no more. A
-	// look reads so many of each priority. So it is half of what another statement reads.
+	// maxUrgent is how many groups of one priority a look reads. When a row has that many in line, no more are looked
+	// for. There are several priorities, so it is half of what another statement reads.
 	maxUrgent = tuning.Rows / 2
 )
 
-// Ranks are the groups of a row by the priority of their heads. Those of the highest have its turns, but for one in
-// ten: that is for who waits longest, whatever the priority. So the others have a part that nobody can take from them.
+// Ranks are the groups of a row by the priority of their heads. Those of the highest have its turns, except one in ten,
+// which is for the group that waits longest, whatever its priority. So nobody can take that part from the others.
 type ranks struct {
 	lists  [MaxPriority + 1][]*Turn // by priority; without one, those that are not fresh
 	ranked int                      // groups with a priority
-	passed int                      // turns since the last of those for who waits longest, while others waited
+	passed int                      // turns since the last one of who waits longest, while others waited
 	came   int64                    // turns that were pushed to the row
 }
 
@@ -71,7 +71,7 @@ func (r *row) pop() *Turn {
 	return turn
 }
 
-// push puts a turn behind the others of its priority. One that is returned was not had: what it counted for is undone.
+// push puts a turn behind the others of its priority. One that is returned was not used: what it counted for is undone.
 func (r *row) push(turn *Turn) {
 	r.came++
 	if turn.row = r; turn.returned {

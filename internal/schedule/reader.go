@@ -18,7 +18,7 @@ type Candidate struct {
 	groups.Key
 	ID         int64
 	DueIn      time.Duration
-	Holder     int64 // the transaction that runs it, or less than 0 the session, or 0
+	Holder     int64 // the transaction that runs it; below 0: the session's number, negative; or 0
 	Paused     bool  // not to be claimed
 	Slot       bool  // its queue has a limit
 	GroupLimit int   // how many jobs of the group may run at once; 0: one, as in queues without such a limit
@@ -49,9 +49,9 @@ type reader struct {
 // A look finds the jobs that become due within that time, so each is found before it is due.
 func (r *reader) Bound() time.Duration { return 2*r.Poll + 2*tuning.Wait }
 
-// read offers the candidates of a query, the walk's if it is one, to the Turns, after making the rows that are missing:
-// all of them, or those that keep wants, which may say more of one. It returns how many heads there were, and the last
-// one's group.
+// read makes the missing rows for the candidates of a query, and offers them to the Turns: all of them, or those that
+// keep wants, which may also change them. w is the walk that the query is for, or nil. read returns how many heads
+// there were, and the last one's group.
 func (r *reader) read(
 	ctx context.Context, conn *pgx.Conn, w *walk, keep func(*Candidate) bool, sql string, args ...any,
 ) (n int, last string, err error) {

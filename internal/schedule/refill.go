@@ -11,8 +11,8 @@ import (
 
 // A walk over a queue with shares is not cut: it passes the groups for which their shares have no room, so that those
 // of others are found, however many are before them. When a share with groups outside the line runs low, its refill
-// reads on where there was no more room for it, and round again, until a whole round has left none outside. What it
-// finds of other shares that have room is taken in by the way.
+// reads on where there was no more room for it, and round again, until a whole round has left none outside. It also
+// takes in what it finds of other shares that have room.
 type refill struct {
 	queue string
 	share *row   // nil: none is needed

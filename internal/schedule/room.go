@@ -16,7 +16,7 @@ type rooms struct {
 
 // A queueRoom is what the scout needs to know of a queue's part of the line.
 type queueRoom struct {
-	room    int  // for so many more groups
+	room    int  // for how many more groups
 	roomy   bool // it has had room for all since the last walk began
 	low     bool // it is half empty, or more than that
 	started bool // the first walk is over
@@ -44,7 +44,7 @@ func (s *rooms) look() (all []queueRoom, most int, next refill) {
 	return all, most, next
 }
 
-// walked enters what Turns.Walked says.
+// walked notes what Turns.Walked says.
 func (s *rooms) walked(queue string, complete bool) {
 	r := s.line.row(queue)
 	r.overflowed, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true
@@ -78,7 +78,7 @@ func (s *rooms) forPriority(c Candidate) bool {
 	return c.Priority > 0 && len(s.part(c.Queue, c.share).lists[c.Priority]) < maxUrgent
 }
 
-// fullLevels returns those of which there is no room for more groups in line.
+// fullLevels returns the levels that have no room for more groups in line.
 func (s *rooms) fullLevels() map[level]bool {
 	full := make(map[level]bool)
 	for _, r := range s.scouted {
@@ -91,7 +91,7 @@ func (s *rooms) fullLevels() map[level]bool {
 	return full
 }
 
-// refuse enters that there was no room for a group. If a walk has found it, it was the next one behind the group after.
+// refuse notes that there was no room for a group. If a walk has found it, it was the next one behind the group after.
 func (s *rooms) refuse(queue string, part *row, after string) {
 	l := s.line.row(queue).shares
 	switch {
@@ -139,7 +139,7 @@ func (s *rooms) refillOf(queue *row, next refill) refill {
 	return next
 }
 
-// refilled enters how far a refill has come; more says that there may be groups behind.
+// refilled notes how far a refill has come; more says that there may be groups behind.
 func (s *rooms) refilled(queue string, w *walk, more bool) {
 	part, f := w.share, &w.share.refill
 	s.refills++

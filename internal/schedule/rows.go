@@ -70,7 +70,7 @@ func (r *reader) prepareRows(
 	return r.without(found), nil
 }
 
-// refuse enters that the server has refused the row of a group.
+// refuse notes that the server has refused the row of a group.
 func (r *reader) refuse(key groups.Key, err error) {
 	if len(r.refused) >= tuning.Known {
 		clear(r.refused)
@@ -83,7 +83,7 @@ func (r *reader) refuse(key groups.Key, err error) {
 	}
 }
 
-// without leaves those groups out that are to be left alone.
+// without leaves out the groups that are to be left alone.
 func (r *reader) without(found []Candidate) []Candidate {
 	return slices.DeleteFunc(found, func(c Candidate) bool {
 		t, ok := r.refused[c.Key]

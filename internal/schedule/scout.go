@@ -116,8 +116,8 @@ type duty struct {
 	finds bool // it looks for work: Looked counts it
 }
 
-// step does what is due, and returns how long nothing will be. If nothing has been asked for long, it asks whether the
-// server is there.
+// step does what is due, and returns for how long nothing will be due. If nothing has been asked for long, it asks
+// whether the server is there.
 func (s *Scout) step(ctx context.Context, conn *pgx.Conn) (time.Duration, error) {
 	view, looked := s.view(), false
 	if view.Worked && view.Idle {

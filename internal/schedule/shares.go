@@ -11,7 +11,7 @@ import (
 type Shares struct {
 	// Of returns the shares to which groups belong. It is called without locks, for groups that are not known.
 	Of func(groupIDs []string) []string
-	// Weights are those of shares that are not 1: so many times as much of the lanes' time is theirs.
+	// Weights says which shares get how many times as much of the lanes' time. A share that is not in it has 1.
 	Weights map[string]int
 }
 
@@ -30,7 +30,7 @@ func (l *line) usedLess(turn *Turn) bool {
 	return r.used+evenWithin < l.leastUsed(anybody)
 }
 
-// pay has the shares of a turn and of its company pay for the lane that has it, each an equal part.
+// pay makes the shares of a turn and of its company pay for the lane that has it, each an equal part.
 func (l *line) pay(turn *Turn) {
 	shares := l.row(turn.Queue).shares
 	if shares == nil {
@@ -46,10 +46,10 @@ func (l *line) pay(turn *Turn) {
 	}
 }
 
-// divided says how queues are divided: by their names, what returns the shares to which groups belong.
+// divided has for each divided queue the function that returns the shares to which groups belong.
 type divided map[string]func(groupIDs []string) []string
 
-// divide enters to which shares of their queues the groups belong.
+// divide notes to which shares of their queues the groups belong.
 func (d divided) divide(cs []Candidate) {
 	for queue, shares := range d {
 		var ids []string

@@ -10,11 +10,11 @@ import (
 // suspectFor is how long a suspect runs until another one is tried beside it.
 const suspectFor = tuning.Wait / 2
 
-// Suspects has the groups tried one after the other whose heads may be what has killed their workers, in all Turns of a
-// process. Most that kill do it at once. So one takes no other along that was lost before: a lane may not even claim
-// that meanwhile, because a claim is all that is left of a process that died, also of a job that had not begun.
+// Suspects lets all Turns of a process try one after the other the groups whose heads may be what has killed their
+// workers. Most jobs that kill do it at once, so such a job costs no other suspect an attempt. A lane must not even
+// claim another one meanwhile: after a death only the claims are left, also those of jobs that had not begun.
 //
-// The zero value is ready. Nil has no group wait for another.
+// The zero value is ready. With nil no group waits for another.
 type Suspects struct {
 	bells []bell // of the Turns
 
@@ -37,7 +37,7 @@ func (s *Suspects) enter(turn *Turn) (wait time.Duration) {
 	return 0
 }
 
-// begin says that the handler begins of the job that the turn was for.
+// begin says that the handler of the turn's job begins.
 func (s *Suspects) begin(turn *Turn) {
 	if s == nil {
 		return

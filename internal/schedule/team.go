@@ -14,8 +14,8 @@ import (
 // started one keeps that turn for itself until it leaves the group, and if there is more, another one is put in line
 // (joinTeam). So lanes join one after the other, each when the job before its own has started, until a claim finds
 // nothing, or until there are as many as may run. Nobody tells of the room that other processes leave: a turn that was
-// missed is tried again when a lane of the team has ended its job, when something is announced, when who runs the head
-// elsewhere has ended, and after a PollInterval.
+// missed is tried again when a lane of the team has ended its job, when something is announced, when whoever runs the
+// head elsewhere has ended, and after a PollInterval.
 type team struct {
 	lanes int
 	again bool // another claim is to be made when one of them has ended its job
@@ -30,7 +30,7 @@ func (m *team) wants() bool {
 	return true
 }
 
-// joinTeam enters that a lane is about to run a job of such a group, and whether there are jobs behind it.
+// joinTeam notes that a lane is about to run a job of such a group, and whether there are jobs behind it.
 func (b *book) joinTeam(turn *Turn, id int64, more bool) {
 	if turn.team == nil {
 		if b.teams[turn.Key] == nil {
@@ -89,7 +89,7 @@ func (b *book) leaveTeam(turn *Turn, o *Outcome, again *bool) bool {
 	switch {
 	case *again: // announced since the claim
 		b.put(turn)
-	case o.NextLocked && turn.nextLocked < tuning.Many: // a worker has started that job soon, or given it back
+	case o.NextLocked && turn.nextLocked < tuning.Many: // a worker will soon have started that job, or given it back
 		turn.nextLocked++
 		b.park(turn, turn.tried.Add(rest.Nth(turn.nextLocked, 2*tuning.Gap, tuning.Look)))
 		turn.full = true
@@ -99,8 +99,8 @@ func (b *book) leaveTeam(turn *Turn, o *Outcome, again *bool) bool {
 	return true
 }
 
-// yield reports whether a turn has nothing more to do because there is another one for its group. If not, that has
-// none.
+// yield reports whether a turn has nothing more to do because there is another one for its group. If not, it drops the
+// other one.
 func (b *book) yield(turn, other *Turn, o *Outcome, again bool) bool {
 	more := again || o.More && o.DueIn <= 0
 	switch {
@@ -142,8 +142,8 @@ func (b *book) announceToTeam(turn *Turn, key groups.Key, id int64) bool {
 	return true
 }
 
-// offerRunning enters that the head of such a group runs. There may be room for more, and more to run: that is tried at
-// once, and from then on once every PollInterval. Meanwhile the end of who runs the head is waited for.
+// offerRunning notes that the head of such a group runs. There may be room for more, and more to run: that is tried at
+// once, and from then on once every PollInterval. Meanwhile whoever runs the head is watched.
 func (b *book) offerRunning(turn *Turn, c Candidate) {
 	recent := turn != nil && time.Since(turn.tried) < b.poll
 	switch {

@@ -16,23 +16,23 @@ import (
 // attempt of a session that is to be counted, and all claims are missed until a scout has freed the group. So a scout
 // looks, as it does at any group that was missed.
 //
-// A notice ends the rest: who has mended the trouble enqueues, or calls RetryNow. But a group that is enqueued to all
-// the time is not to be tried all the time: between two such tries there is half the rest at least. What nobody tells
-// of waits for the end of the rest.
+// A notice ends the rest: whoever has mended the trouble enqueues, or calls RetryNow. But a group that is enqueued to
+// all the time is not to be tried all the time: between two such tries there is half the rest at least. What nobody
+// tells of waits for the end of the rest.
 
 // troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
 func troubleDelay(n int) time.Duration {
 	return rest.Nth(n, tuning.Slow, tuning.Long)
 }
 
-// Trouble is a group's.
+// A trouble is that of one group.
 type trouble struct {
-	n       int       // how often one after the other
-	last    time.Time // when it was
+	n       int       // how many times in a row
+	last    time.Time // when it was met last
 	hurried time.Time // when the group was tried last because of a notice
 }
 
-// meet enters that the server has refused something, and returns until when the group is left alone. announced says
+// meet notes that the server has refused something, and returns until when the group is left alone. announced says
 // that a notice came since the claim, which may be older than what the notice tells of.
 func (t *trouble) meet(announced bool) time.Time {
 	t.n++
@@ -52,9 +52,9 @@ func (t *trouble) forget() {
 	}
 }
 
-// hurry returns when a group in trouble is tried that a notice told of, and at the given time at the latest. All
-// processes hear the notice. They try at different times within a second, for each would miss the group while another
-// one tries it.
+// hurry returns when a group in trouble that a notice told of is tried: at the given time at the latest. All processes
+// hear the notice. They try at different times within a second, because each would miss the group while another one
+// tries it.
 func (t *trouble) hurry(latest time.Time) time.Time {
 	gap := troubleDelay(t.n) / 2
 	at := time.Now().Add(rand.N(min(gap, tuning.Wait) + 1))
@@ -68,8 +68,8 @@ func (t *trouble) hurry(latest time.Time) time.Time {
 	return at
 }
 
-// Misses say how often one after the other the claim of a head was missed that nobody seems to run: somebody has locked
-// the group's row who is no worker, say. So it is not tried all the time.
+// Misses count how often in a row the claim of a head was missed although nobody seems to run it: somebody who is no
+// worker has locked the group's row, say. So the head is not tried all the time.
 type misses struct {
 	head  int64
 	n     int

@@ -27,7 +27,7 @@ type Turn struct {
 	team       *team     // nil, or the one of its lane, which has run a job of the group and goes on there
 	full       bool      // parked, because its claim was missed while there were jobs to run
 	nextLocked int       // how often in a row its claim was missed because somebody had just locked the next job
-	suspect    bool      // its head is one, of which the claim before has told
+	suspect    bool      // its head is one, as the claim before has told
 	allowed    bool      // its claim may take a suspect
 	tried      time.Time // when its claim was missed last
 	asks       bool      // watched for want of a slot: when it is looked at, another claim of the queue may try
@@ -38,7 +38,7 @@ type Turn struct {
 	priority, rank int
 	fresh          bool  // found by the first walk, and not worked since
 	orphan         bool  // its worker has just died, and it was not worked since
-	early          bool  // it was in line with these when a lane got it
+	early          bool  // it was in line with the fresh ones when a lane got it
 	counted        int   // what its turn has added to its row's passed
 	came           int64 // when it was put in line
 	given          int64 // in which of the scout's looks a lane gave it back
@@ -46,18 +46,18 @@ type Turn struct {
 	safe           int64     // floors.safe when the turn began
 	lowest         int64     // id that was put back or discovered while a lane had it
 	putBack        int64     // the lowest of these that was put back
-	entered        int64     // the last job that its claim before has finished
+	finished       int64     // the last job that its claim before has finished
 	at             time.Time // when it is due
 	index          int       // its place in the heap of those that are due later
 	holder         int64     // transaction id of another process's worker
 
 	ahead       int   // jobs behind the head, as far as they were counted; a hint
 	spent       int   // turns since it was found
-	single      int64 // up to this id its jobs run one at a time, for a batch has failed; or 0
+	single      int64 // up to this id its jobs run one at a time, because a batch has failed; or 0
 	resting     bool  // parked because it is in trouble
 	trouble     trouble
 	misses      misses
-	unavailable int // how often in a row the head's handler has said so; other lanes of a team change it, too
+	unavailable int // how often in a row the head's handler has said Unavailable; other lanes of a team change it, too
 }
 
 type turnState int
@@ -131,8 +131,8 @@ func (t *Turn) paid() (end func()) {
 	}
 }
 
-// rerank enters the priority of the head, as a look has found it, if the group is in line, and reports whether that is
-// another one. looks is the number of the scout's look: it may be older than what a lane has done there since.
+// rerank notes the priority of the head, as a look has found it, if the group is in line, and reports whether it has
+// changed. looks is the number of the scout's look: it may be older than what a lane has done there since.
 func (t *Turn) rerank(c Candidate, looks int64) bool {
 	if t.state != inLine || t.priority == c.Priority || t.given == looks || c.Holder != 0 || c.DueIn > 0 {
 		return false
@@ -150,10 +150,10 @@ type Outcome struct {
 	More        bool          // there is another job behind the one that was claimed
 	DueIn       time.Duration // the head may not run before this, or 0
 	Paused      bool          // the group or its queue is paused: discovery finds it when it is resumed
-	Unavailable bool          // its handler has said so
+	Unavailable bool          // its handler has said Unavailable
 	Trouble     bool          // the server refuses something about the group: it rests for a while, longer each time
 	NoCompany   bool          // the next claim is to be of this group only
-	Untried     bool          // the head was not, because it may be what has killed its workers: see Suspects
+	Untried     bool          // the head was not tried, because it may be what has killed its workers: see Suspects
 	OneByOne    int64         // the next claims are to be of one job each, up to the one with this id; or 0
 	Seen        lease.Seen    // what the claim has learned
 	Priority    int           // the head's, if that is the same as before

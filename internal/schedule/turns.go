@@ -48,7 +48,7 @@ func (t *Turns) SetShares(queue string, s Shares) {
 	t.shares[queue] = s.Of
 }
 
-// SetSuspects has groups wait for each other, and for those of other Turns. Not after the first turn was taken.
+// SetSuspects makes suspects wait for each other, also for those of other Turns. Not after the first turn was taken.
 func (t *Turns) SetSuspects(s *Suspects) {
 	t.suspects = s
 	s.bells = append(s.bells, t.parked.earlier)
@@ -69,7 +69,7 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 	t.dispatch()
 }
 
-// Run puts groups in line when they are due, and has queues probed and suspects tried, until ctx ends.
+// Run puts groups in line when they are due, and lets queues be probed and suspects be tried, until ctx ends.
 func (t *Turns) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -134,7 +134,7 @@ func (t *Turns) TryNext() *Turn {
 	return t.take()
 }
 
-// Over says that a claim has found no slot of a queue free. The lane has the queue still.
+// Over says that a claim has found no slot of a queue free. The lane still has the queue.
 func (t *Turns) Over(queue string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -150,8 +150,8 @@ func (t *Turns) Under(queue string) {
 	}
 }
 
-// Started says that a lane is about to run a job of its turn's group, after everybody can see that, whether there are
-// jobs behind it, and whether it may be what has killed its workers.
+// Started says that a lane is about to run a job of its turn's group, as everybody can see by now. more says that there
+// are jobs behind it, suspect that it may be what has killed its workers.
 func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
 	if suspect {
 		t.suspects.begin(turn)
@@ -167,17 +167,17 @@ func (t *Turns) Started(turn *Turn, id int64, more, suspect bool) {
 	t.joinTeam(turn, id, more)
 }
 
-// Overtakes reports whether a claim that has found this job may have overtaken another one: one that was put back, by a
-// redrive say, since the claim was requested, which may have waited behind what settles the job before.
+// Overtakes reports whether a claim that has found this job may have overtaken one that was put back, by a redrive say,
+// since the claim was requested: the claim may have waited for what settles the job before.
 func (t *Turns) Overtakes(turn *Turn, id int64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return turn.putBack < id
 }
 
-// Answer says what a lane has heard of what the jobs of its turn's queue need: that it is up, because one is done, or
-// that it is down. It reports whether the queue is probed now, and whether that is new. While it is, only what a probe
-// has heard counts: the other turns are older.
+// Answer says what a lane has heard about what the jobs of its turn's queue need: it is up, because a job is done, or
+// it is down. It reports whether the queue is probed now, and whether that is new. While it is, only what a probe has
+// heard counts: the other turns are older.
 func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 	if up && t.lanes.probes.sick.Load() == 0 {
 		return false, false
@@ -193,7 +193,7 @@ func (t *Turns) Answer(turn *Turn, up bool) (probed, changed bool) {
 	return probed, changed
 }
 
-// Unavailable returns how often in a row the handler of the turn's head has said so, as far as this process knows.
+// Unavailable returns how often in a row the handler of the turn's head has said that, as far as this process knows.
 func (t *Turns) Unavailable(turn *Turn) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,8 +239,8 @@ func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.learn(turn, o)
 	turn.again = false
 	t.prepareClaim(turn)
-	// If the next claim fails, Done tells of that or an earlier one: they prove nothing of what is known by then.
-	turn.entered = o.Finished
+	// If the next claim fails, Done tells of that job again or of an earlier one: neither proves anything by then.
+	turn.finished = o.Finished
 	return true
 }
 
@@ -254,7 +254,7 @@ func (t *Turns) Join(first, turn *Turn, o Outcome) bool {
 }
 
 // Swap is TryNext for a lane that has worked a turn, and has still to settle it. Settled says that it has; Return takes
-// the other turn back. If Swap returns nil, the lane has the turn's queue still, and stay says whether it may go on
+// the other turn back. If Swap returns nil, the lane still has the turn's queue, and stay says whether it may go on
 // there. more says that it could, with the same group: so it should while all other queues in line, or all other shares
 // of the queue, have had more of the lanes' time.
 func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
@@ -286,7 +286,7 @@ func (t *Turns) Settled(queue string, next *Turn) {
 	t.lanes.settled(queue, next)
 }
 
-// Stay says that the lane which was given next has the queue still that it has worked before.
+// Stay says that the lane which was given next still has the queue that it has worked before.
 func (t *Turns) Stay(queue string, next *Turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 
 // Urgency is what the scout keeps of jobs with a priority. While groups are in line it looks for those that may go
 // before them, in an index of such jobs alone, however many others there are: behind a million groups one starts within
-// 21 ms, or 0.26 s if nobody tells of it (bench/RESULTS.md, priority). Of each queue and priority it reads some groups,
+// 21 ms, or 0.26 s if nobody tells of it (bench/RESULTS.md, priority). It reads some groups of each queue and priority,
 // goes on behind them with the next look, and so comes round.
 type urgency struct {
 	*reader

@@ -14,9 +14,9 @@ type View struct {
 	Worked  bool // jobs were worked since the last call of View
 	Watched int  // groups that others hold, or that were missed
 	Crowded bool // so many are due later that there is room only for those of which the process itself learns
-	Hinted  bool // one more of them, since they were looked at, was announced and missed: it may have no row
+	Hinted  bool // since they were looked at, another one was announced and missed: it may have no row
 	// Unproven is how many claims, since writers were last asked for, have left a floor waiting: their snapshots do not
-	// show that all have ended who may bring a lower id.
+	// show that all who may bring a lower id have ended.
 	Unproven int
 	rooms    []queueRoom
 	refill   refill
@@ -103,8 +103,8 @@ func (t *Turns) unknown(hints []Candidate) (keys []groups.Key) {
 		switch {
 		case turn != nil && turn.claimable():
 			turn.lowest = min(turn.lowest, h.ID)
-			// The lane's claim may be older than another job than the one that the turn is for, and no look reads that
-			// again.
+			// If it is another job than the one that the turn is for, it may be newer than the lane's claim, and no
+			// look reads it again.
 			turn.again = turn.again || turn.state == withLane && h.ID != turn.head
 		case turn != nil && (turn.state == heldElsewhere || turn.parked(h.ID, h.DueIn)):
 		case !seen[h.Key]:
@@ -135,14 +135,14 @@ func (t *Turns) outranked(hints []Candidate) (keys []groups.Key) {
 	return keys
 }
 
-// fullLevels returns those of which there is no room for more groups in line.
+// fullLevels returns the levels that have no room for more groups in line.
 func (t *Turns) fullLevels() map[level]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.rooms.fullLevels()
 }
 
-// refilled enters how far a refill has come; more says that there may be groups behind.
+// refilled notes how far a refill has come; more says that there may be groups behind.
 func (t *Turns) refilled(queue string, w *walk, more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +156,7 @@ func (t *Turns) AskWriters() {
 	t.floors.ask()
 }
 
-// Writers enters the answer to AskWriters: who they are, and whether one of them is prepared.
+// Writers notes the answer to AskWriters: who they are, and whether one of them is prepared.
 func (t *Turns) Writers(writers []string, prepared bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -242,5 +242,5 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	}
 }
 
-// Wake has the scout see at once what has changed: a lane waits for a group, say.
+// Wake makes the scout see at once what has changed: a lane waits for a group, say.
 func (t *Turns) Wake() { t.wake.ring() }

@@ -21,7 +21,7 @@ type search struct {
 	gap    time.Duration // between two walks, or looks
 	whole  time.Duration // what the last walks over all queues took
 	began  time.Time     // when the first of those walks began
-	slowed int           // how many times one after the other such walks were slow
+	slowed int           // how many times in a row such walks were slow
 	look   look
 	hints  []Candidate // memory for the hints of a look, to be used again
 }
@@ -29,12 +29,12 @@ type search struct {
 func newSearch(r *reader) search {
 	walks := make([]walk, len(r.Queues))
 	for i := range walks {
-		walks[i].skip = true // many groups at once to begin with, that no lane works one again and again meanwhile
+		walks[i].skip = true // many groups at once at first, so that no lane works one again and again meanwhile
 	}
 	return search{reader: r, walks: walks, queue: -1, gap: minGap}
 }
 
-// walkPause returns how long to wait between walks that take so long.
+// walkPause returns how long to wait between walks that take that long.
 func (s *search) walkPause(took time.Duration) time.Duration {
 	if s.covers() {
 		return pace * took
@@ -42,7 +42,7 @@ func (s *search) walkPause(took time.Duration) time.Duration {
 	return tuning.Spare * took
 }
 
-// hurry returns how long to wait between walks that take so long, if there is something to be found: busy lanes keep
+// hurry returns how long to wait between walks that take that long, if there is something to be found: busy lanes keep
 // half of the time.
 func (v View) hurry(took time.Duration) time.Duration {
 	if v.Idle {
@@ -134,7 +134,7 @@ func (s *search) chooseWalk(view View) (queue int, next time.Duration) {
 	return queue, next
 }
 
-// nextBatch returns how long the next batch of a walk has to wait that is under way.
+// nextBatch returns how long the next batch of a walk that is under way has to wait.
 func (s *search) nextBatch(w *walk, p queueRoom, view View) time.Duration {
 	switch {
 	case w.paced && !w.needed && p.roomy:
@@ -165,7 +165,7 @@ func (s *search) nextBegin(w *walk, view View, took time.Duration) time.Duration
 	return gap - time.Since(w.walked)
 }
 
-// press has what is new looked for at once: by a look where these are made, else by walks that begin now.
+// press asks for what is new at once: by a look where these are made, else by walks that begin now.
 func (s *search) press() {
 	s.gap, s.look.pressed = 0, s.look.on
 	for i := range s.walks {
@@ -239,7 +239,7 @@ func (s *search) endWalk(w *walk, queue string) {
 	}
 }
 
-// calm sets the gap to the next walk: the longer, the longer there have been no news.
+// calm sets the gap to the next walk: it grows for as long as there is no news.
 func (s *search) calm(news bool) {
 	if news {
 		s.gap = minGap

@@ -18,11 +18,11 @@ type watching struct {
 	*reader
 	checked time.Time     // when watched groups were last looked at,
 	kept    rhythm        // of looks at groups that sessions hold
-	asked   time.Time     // when was last asked who is writing to jobs
+	asked   time.Time     // when the scout last asked who is writing to jobs
 	askGap  time.Duration // how long not to ask that again, from then on
 }
 
-// nextWatch returns how long to leave the groups alone that others hold. Busy lanes do not need them soon, but one of
+// nextWatch returns how long to leave alone the groups that others hold. Busy lanes do not need them soon, but one of
 // them may have lost its worker.
 func (w *watching) nextWatch(view View) time.Duration {
 	gap := tuning.Look / 2
@@ -75,8 +75,8 @@ func (w *watching) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) err
 	return nil
 }
 
-// released returns the groups that sessions have let go, which live on. A session that ends tells of all its groups at
-// once, as a transaction does of its own; of one that is let go only its row tells.
+// released returns the groups that sessions which live on have let go. The end of a session tells of all its groups at
+// once, as the end of a transaction does; only its row tells of a group that was let go.
 func (w *watching) released(ctx context.Context, conn *pgx.Conn) (released []groups.Key, err error) {
 	begin := time.Now()
 	if begin.Sub(w.kept.walked) < tuning.Spare*w.kept.cost {
@@ -105,9 +105,9 @@ func (w *watching) nextAsk(view View) time.Duration {
 	return tuning.Wait
 }
 
-// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next look
-// is due when so many claims have missed it as a statement reads rows, for it is worth as much then; but not so soon
-// that looking takes over a 20th of the time.
+// checkWriters asks who may still bring a job with a lower id than those that are finished: see floors. The next
+// question is due when as many claims have missed it as a statement reads rows: it is worth as much then. But it does
+// not come so soon that asking takes over a 20th of the time.
 func (w *watching) checkWriters(ctx context.Context, conn *pgx.Conn, view View) error {
 	begin := time.Now()
 	w.Turns.AskWriters()
@@ -122,7 +122,7 @@ func (w *watching) checkWriters(ctx context.Context, conn *pgx.Conn, view View) 
 	return nil
 }
 
-// The writers are the transactions that somebody has asked for.
+// The writers are the transactions that askWriters has found.
 type writers struct {
 	jobs     []string // those that write to the jobs
 	prepared bool     // one of these is prepared

@@ -13,7 +13,7 @@ type watched struct {
 	checking map[groups.Key]*Turn // those that the scout looks at now
 }
 
-// add has a group watched that a transaction or a session holds; 0: it is not known who.
+// add adds a group that a transaction or a session holds; 0: it is not known who.
 func (w *watched) add(turn *Turn, holder int64) {
 	turn.state, turn.holder = heldElsewhere, holder
 	w.hinted = w.hinted || turn.hinted

@@ -4,11 +4,11 @@
 -- holder is who runs the group: the transaction that has the head locked, if it is still in progress, or, as a negative
 -- number, the session that has the group and lives (internal/lease/sql/keep_claim.sql). A transaction that is newer
 -- than all that have ended is beyond the snapshot, where pg_xact_status does not go; pg_locks tells it from an id that
--- is none. due_in_us is less than 0 when the head is due, null run_at being 0. It is a year at most, and ten years ago:
--- a job may be parked until 'infinity', which is no number of microseconds.
--- paused is -1 for a group that is paused, and else null; but in a queue that has a limit how many jobs of a group may
--- run at once there, or 0 if only the queue's are limited. session is that of the group's row, or 0; null says that the
--- group has no row yet: ensure.sql makes it. If there is one and no holder, it has died with the group: reclaim.sql.
+-- is none. due_in_us is less than 0 when the head is due, null run_at being 0. It is a year at most, or ten years ago:
+-- a job may be parked until 'infinity', which is no number of microseconds. paused is -1 for a group that is paused,
+-- and else null. But in a queue that has a limit it is how many jobs of a group may run at once there, or 0 if only the
+-- queue's are limited. session is that of the group's row, or 0; null says that the group has no row yet: ensure.sql
+-- makes it. If there is a session and no holder, it has died with the group: reclaim.sql.
 --
 -- The look-ups are scalar sub-selects on whole keys: as joins, or hashed, a plan made while a table was empty would
 -- read all of it for every group once it is not. IN is one of them only because group_id leads the key of pauses.

@@ -1,5 +1,5 @@
--- Tells what there is to be compared with at the next look: the time, the last id that was drawn, and the last request
--- for a walk.
+-- Tells what the next look is to be compared with: the time, the last id that was drawn, and the last request for a
+-- walk.
 --
 -- A sequence shows what has been drawn by anybody, committed or not.
 SELECT statement_timestamp() AS now,

@@ -3,9 +3,9 @@
 --
 -- $1 queues, $2 group ids, pairwise; no group twice.
 --
--- It passes over a row that somebody has locked: the worker that has lost its session, and completes what it had. A
--- session that is dead has no number that comes again, so it stays dead. If the server forgets this in a crash it is
--- done again, so it does not wait for the disk.
+-- It passes over a row that somebody has locked: the worker that has lost its session, and completes what it had. The
+-- number of a dead session never comes again, so it stays dead. If the server forgets this in a crash it is done again,
+-- so it does not wait for the disk.
 --
 -- An attempt of a job that was buried since, and redriven, is not marked: that job has all its attempts again.
 WITH dead AS MATERIALIZED (
