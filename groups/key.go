@@ -31,7 +31,7 @@ func (k Key) Validate() error {
 	return ValidateID("GroupID", k.GroupID)
 }
 
-// ValidateID checks a queue name or group id; field is how the error calls it.
+// ValidateID checks a queue name or group id; field is its name in the error.
 func ValidateID(field, id string) error {
 	switch {
 	case id == "":

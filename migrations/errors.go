@@ -31,7 +31,7 @@ var (
 	// a transaction, such as that of a long job, kept a table in use. Nothing of the step is left; try again later.
 	ErrLocked = errors.New("migrations: tables in use")
 
-	// ErrConfig is returned for a Config with a field that makes no sense, and for the name of a schema that does not.
+	// ErrConfig is returned for a Config with a field that makes no sense, and for an invalid name of a schema.
 	ErrConfig = errors.New("migrations: invalid config")
 
 	errNoPool = errors.New("migrations: nil pool")

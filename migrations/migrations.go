@@ -19,7 +19,7 @@
 //   - It only adds: columns that may be null or have a constant default, tables, functions, indexes. The statements
 //     of N-1 run unchanged and mean the same; what N-1 inserts is good for N. Nothing gets another name or type or a
 //     tighter check.
-//   - What release N needs no longer, the step of release N+1 drops.
+//   - The step of release N+1 drops what release N needs no longer.
 //   - Processes of N-1 neither know a new column nor keep a new rule: a job that they give up or redrive loses what
 //     is in such a column. So a value that must not be lost, or a rule that holds only if all processes keep it, is
 //     understood by one release and used by the next.
@@ -74,11 +74,11 @@ type Config struct {
 	// negative one means no limit.
 	LockTimeout time.Duration
 
-	// LockTries is how often a step is tried that does not get its locks in time. In between it pauses twice as long as
+	// LockTries is how often a step that does not get its locks in time is tried. In between it pauses twice as long as
 	// LockTimeout, for those who waited behind it. Defaults to 10, which takes about a minute.
 	LockTries int
 
-	// DropJobs has Down, and To version 0, drop jobs and dead letters. Without it they return ErrNotEmpty while there
+	// DropJobs lets Down, and To version 0, drop jobs and dead letters. Without it they return ErrNotEmpty while there
 	// are any.
 	DropJobs bool
 }

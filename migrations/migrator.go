@@ -80,8 +80,8 @@ func (m *migrator) to(ctx context.Context, pool *pgxpool.Pool, target int) error
 	return err
 }
 
-// newer returns the error of a target where a newer release has taken steps that this one does not have. The last that
-// it does have is behind it: nothing is left to do, if the schema still serves this release.
+// newer returns the error of a target where a newer release has taken steps that this one does not have. If target is
+// the last step that it has, nothing is left to do, if the schema still serves this release.
 func (m *migrator) newer(s state, target int) error {
 	if target == len(m.steps) {
 		return s.check(m.name, target)

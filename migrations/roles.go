@@ -17,14 +17,14 @@ import (
 //go:embed roles.sql
 var rolesSQL string
 
-// Roles names four group roles that share the work with no right too many: see roles.sql for what each may. Logins are
-// made members of them, with a CONNECTION LIMIT that keeps one program from using up the server's:
+// Roles names four group roles that share the work, each with the rights that it needs: see roles.sql for what each
+// may. Logins are made members of them, with a CONNECTION LIMIT that keeps one program from using up the server's:
 //
 //	CREATE ROLE shop_web    LOGIN PASSWORD '...' CONNECTION LIMIT 40 IN ROLE pgfifo_producer;
 //	CREATE ROLE shop_worker LOGIN PASSWORD '...' CONNECTION LIMIT 64 IN ROLE pgfifo_worker;
 //
-// A worker process needs Concurrency + 2 connections and those of its client's pool, with queues that have SessionLease
-// Concurrency + 5, with queues of both kinds both. A rolling deploy has the old processes and the new ones at once.
+// A worker process needs Concurrency + 2 connections and those of its client's pool, Concurrency + 5 for queues with
+// SessionLease, and both for queues of both kinds. A rolling deploy has the old processes and the new ones at once.
 // What a handler writes to tables of the application's needs rights of its own, given to the worker's login.
 //
 // Roles belong to the whole cluster, so a member of a role has its rights in every database and schema where Grant was

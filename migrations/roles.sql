@@ -6,7 +6,7 @@
 -- members.
 --
 -- Nobody needs a right to draw from the sequences: identity columns do it by themselves. So nobody but the owner can
--- move them, and a producer cannot choose a job's id, which is its place. A worker may see how far the jobs' has come.
+-- move them, and a producer cannot choose a job's id, which is its place. A worker may see how far that of jobs is.
 DO $roles$
 DECLARE
     role_name text;
@@ -52,7 +52,7 @@ GRANT UPDATE (dedup_window, dedup_by_group, dead_letter_retention, max_running, 
 GRANT SELECT, INSERT ON pgfifo.slots TO pgfifo_worker, pgfifo_admin;
 
 -- Producer: adds jobs at the ends of groups, and learns their ids. It reads no payload, and locks, changes and deletes
--- no job. Deduplication ids it finds as hashes, and has to write.
+-- no job. It finds deduplication ids as hashes, and has to write them.
 GRANT INSERT (queue, group_id, payload, headers, run_at, max_attempts, priority), SELECT (id)
     ON pgfifo.jobs TO pgfifo_producer;
 GRANT SELECT (key, job, expires, ungrouped), INSERT (key, expires, ungrouped), UPDATE (job, expires, ungrouped)
@@ -94,8 +94,8 @@ GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, tex
     TO pgfifo_worker, pgfifo_admin;
 GRANT SELECT ON pgfifo.keepers TO pgfifo_worker, pgfifo_reader, pgfifo_admin; -- to see, and to end, who holds groups
 
--- Reader: looks, at payloads too. Since when a group is held, and from where, it sees with pg_read_all_stats only:
--- grant that to it where you may.
+-- Reader: looks, at payloads too. It sees since when a group is held, and from where, only with pg_read_all_stats:
+-- grant it that where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.queue_groups, pgfifo.dead_letters
     TO pgfifo_reader;
 

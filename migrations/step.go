@@ -28,7 +28,7 @@ func (s step) name() string { return strings.TrimSuffix(s.up.name, ".up.sql") + 
 // A file is one direction of a step.
 type file struct{ name, sql string }
 
-// load reads the steps in fsys. The step at index i leads to version i+1. That each file is of a step, a test sees.
+// load reads the steps in fsys. The step at index i leads to version i+1. A test checks that each file is of a step.
 func load(fsys fs.FS) (steps []step, err error) {
 	for {
 		up, err := fs.Glob(fsys, fmt.Sprintf("%04d_*.up.sql", len(steps)+1))
