@@ -15,10 +15,10 @@ import (
 
 // An announcer sends a client's notices, by statements of its own on the client's pool.
 //
-// No enqueue does it, and no transaction of a caller's. A commit that notifies holds a lock of the whole cluster until
-// it is flushed (PostgreSQL's async.c), fails if the cluster's queue of notices is full, and cannot be prepared. So the
-// announcer asks which of the callers' transactions have ended, and tells what those did that have committed. It asks
-// about a young transaction every millisecond, and less often the longer it stays open.
+// Neither an enqueue nor a caller's transaction sends them. A commit that notifies holds a lock of the whole cluster
+// until it is flushed (PostgreSQL's async.c), fails if the cluster's queue of notices is full, and cannot be prepared.
+// So the announcer asks which of the callers' transactions have ended, and tells workers what the committed ones did.
+// It asks about a young transaction every millisecond, and less often the longer it stays open.
 //
 // The first notice is sent at once. What is to be said during the gap after it goes into the next statement. The gap
 // grows with the time that a statement takes: if many clients wait in line for that lock, each of them asks for it less
@@ -30,16 +30,16 @@ type announcer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	took   time.Duration // the last question; run's own
+	took   time.Duration // how long the last question took; only run uses it
 
 	mu      sync.Mutex
 	running bool
 	closed  bool
 	pending hints             // committed
 	untold  hints             // Cancels that could not be told: no poll finds them
-	failed  int               // how often they could not, one after the other
-	again   time.Time         // when they are pending again
-	open    map[int64]*openTx // done in transactions that are not known to have ended, by their ids
+	failed  int               // how many times in a row they could not
+	again   time.Time         // when they are tried again
+	open    map[int64]*openTx // transactions that are not known to have ended, by their ids
 }
 
 // An openTx is a transaction of a caller's.
@@ -51,7 +51,7 @@ type openTx struct {
 }
 
 // openFor is how long a transaction is asked about: much longer than any should be open. After that, workers find what
-// it has done at their next poll. No poll finds a Cancel, so about one with a Cancel it is asked until it ends.
+// it has done at their next poll. No poll finds a Cancel, so a transaction with a Cancel is asked about until it ends.
 const openFor = 60 * tuning.Long
 
 func (a *announcer) init(c *Client) {
@@ -75,7 +75,7 @@ func (a *announcer) close() {
 	a.cancel()
 }
 
-// say has add tell what is committed.
+// say announces what add adds, which is committed.
 func (a *announcer) say(add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,8 +84,8 @@ func (a *announcer) say(add func(hints)) {
 	}
 }
 
-// sayLater has add tell what is to be announced once the transaction has committed. If too many are open, polling finds
-// what it did, unless that is a Cancel.
+// sayLater announces what add adds, once the transaction has committed. If too many are open, this one is dropped,
+// unless it has a Cancel: polling finds what it did.
 func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,8 +103,8 @@ func (a *announcer) sayLater(xid int64, conn *pgx.Conn, add func(hints)) {
 	}
 }
 
-// on returns the transactions on a connection, since a time, that there is something to tell of. An older one may be
-// prepared: then it is open, and whether the connection commits says nothing about it.
+// on returns the transactions of a connection that are to be announced, if they were noted at or after since. An older
+// one may be prepared: then it is still open, and a commit on the connection says nothing about it.
 func (a *announcer) on(conn *pgx.Conn, since time.Time) (xids []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -132,7 +132,7 @@ func (a *announcer) ended(committed, aborted []int64) {
 	}
 }
 
-// start has the announcer look at what is new, or returns false if there is none. The caller holds the lock.
+// start wakes the announcer, or returns false if it is closed or switched off. The caller holds the lock.
 func (a *announcer) start() bool {
 	if a.client.cfg.PollOnly || a.closed {
 		return false
@@ -198,8 +198,8 @@ func (a *announcer) turn(all bool) (gap time.Duration) {
 	return gap
 }
 
-// next takes what is to be said, and what of that is a Cancel. Those that could not be told are among it when it is
-// their time, or if all is to be said.
+// next takes what is to be said, and returns the Cancels in it once more by themselves. Cancels that could not be told
+// are in it when they are due, or if all is to be said.
 func (a *announcer) next(now time.Time, all bool) (texts []string, cancels hints) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +213,7 @@ func (a *announcer) next(now time.Time, all bool) (texts []string, cancels hints
 	return texts, cancels
 }
 
-// tried enters whether Cancels could be told. If not, that is tried again, less and less often.
+// tried notes whether Cancels could be told. If not, they are tried again, less and less often.
 func (a *announcer) tried(cancels hints, err error) {
 	if len(cancels) == 0 {
 		return
@@ -272,7 +272,7 @@ func (a *announcer) ask(ctx context.Context, xids []int64) error {
 	return err
 }
 
-// idle returns how long there is nothing to do unless something new comes, or false if that is all.
+// idle returns how long there is nothing to do unless something new comes, or false if nothing is left to do.
 func (a *announcer) idle() (d time.Duration, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

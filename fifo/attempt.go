@@ -33,7 +33,7 @@ type result struct {
 	task
 	outcome Outcome
 	failure *failure // why, unless it succeeded
-	moved   string   // to this queue of dead letters
+	moved   string   // to this DeadLetterQueue
 
 	delayKnown bool          // delay is set: Retry is not asked again
 	delay      time.Duration // until the next attempt
@@ -62,7 +62,7 @@ func (a *attempt) revoke(outcome Outcome, kind string, why error) {
 	}
 }
 
-// unsettle says of jobs that are done that they run again, because the session could not settle them. What has failed
+// unsettle notes that the jobs that are done run again, because the session could not settle them. What has failed
 // stays failed.
 func (a *attempt) unsettle(why error) {
 	for i := range a.results {
@@ -121,11 +121,11 @@ func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
 		a.unbegun(ctx, claim, nil)
 		return
 	case errors.Is(err, lease.ErrPaused):
-		goOn(claim) // whoever claims it again finds of what the pause is
+		goOn(claim) // the next claim finds out what is paused
 		return
-	case err != nil: // what becomes of the group is said
+	case err != nil: // mark has said what becomes of the group
 		return
-	case stop.Err() != nil && !hold.GroupSlot: // to mark may take long; of several jobs, one has started with its mark
+	case stop.Err() != nil && !hold.GroupSlot: // marking may take long; with a GroupSlot, a marked job has started
 		return
 	}
 	a.crew.turns.Started(claim[hold.N].turn, hold.ID, hold.More, hold.Suspect)
@@ -187,10 +187,10 @@ func (a *attempt) lost(lost []*lease.Held) {
 	}
 }
 
-// mark marks the attempts that are about to begin, durably, if they need it: a lane's first ones, so that a job is
-// counted that kills its worker at each start; those of jobs that have failed or were lost before; and all where
-// several jobs of a group may run. With an error they do not begin: it is ErrLost if the lane does not hold them any
-// more, for to mark may take long, and ErrPaused if they are paused by then.
+// mark durably marks the attempts that are about to begin, if they need it: a lane's first ones, so that a job that
+// kills its worker at each start is counted; those of jobs that have failed or were lost before; and all where several
+// jobs of a group may run. After an error they do not begin. Marking may take long: ErrLost says that the lane does not
+// hold them any more, ErrPaused that they are paused by now.
 func (a *attempt) mark(ctx context.Context) error {
 	var heads []*lease.Held
 	for i := range a.claim {
@@ -208,7 +208,7 @@ func (a *attempt) mark(ctx context.Context) error {
 	case err == nil, errors.Is(err, lease.ErrPaused):
 		return err
 	}
-	if heads[0].GroupSlot { // a claim of one job, and nothing but its mark would tell of its death
+	if heads[0].GroupSlot { // a claim of one job, and only its mark would tell of its death
 		a.crew.trouble(heads[0].Key, err)
 		a.claim[0].outcome = schedule.Outcome{Trouble: true}
 		return err
@@ -246,8 +246,8 @@ func (a *attempt) delay(p *place, job *Job, err error) time.Duration {
 	return min(max(after, least), most)
 }
 
-// backoff asks the queue's Retry, which is the user's code: it may take its time, panic, or end its goroutine. Then the
-// default is used.
+// backoff asks the queue's Retry, which is the user's code: it may take its time, panic, or end its goroutine. After a
+// panic or such an end the default is used.
 func (a *attempt) backoff(job Job, err error) time.Duration {
 	d := DefaultRetry(&job, err)
 	job.Headers = maps.Clone(job.Headers)
@@ -257,7 +257,7 @@ func (a *attempt) backoff(job Job, err error) time.Duration {
 	return d
 }
 
-// diedError is the failure of an attempt that was lost, as the worker that finds it tells it.
+// diedError is the failure of a lost attempt, as the worker that finds it records it.
 type diedError struct{}
 
 func (diedError) Error() string {
@@ -279,7 +279,7 @@ func newFailure(err, cause error, timeout time.Duration) *failure {
 	return &failure{kind: KindError, err: err}
 }
 
-// oneByOne makes the jobs of a batch that failed run again by themselves.
+// oneByOne makes the jobs of a failed batch run again one by one.
 func (a *attempt) oneByOne() {
 	a.now = true
 	for i := range a.results {
@@ -289,8 +289,8 @@ func (a *attempt) oneByOne() {
 	}
 }
 
-// leave adds what deletes the rows of groups that were made for one job each, with their jobs. There may be as many as
-// jobs, and nobody else deletes them as fast.
+// leave adds the call that deletes the rows of groups that were made for one job each, together with their jobs. There
+// may be as many such groups as jobs, and nobody else deletes them as fast.
 func (a *attempt) leave(done []task) {
 	var own []string
 	for _, t := range done {
@@ -304,8 +304,8 @@ func (a *attempt) leave(done []task) {
 	}
 }
 
-// fail adds what settles a failed attempt: another one after delay, or the dead letters. So it does for one that is
-// not counted.
+// fail adds the call that settles an attempt that failed or is not counted: it is made again after delay, or the job
+// becomes a dead letter.
 func (a *attempt) fail(t task, f *failure, delay time.Duration) {
 	r := a.add(result{task: t, failure: f, delayKnown: true, delay: delay})
 	a.calls, a.charged = append(a.calls, a.failCall(r, delay)), append(a.charged, t)
@@ -317,7 +317,7 @@ var (
 	retryStmt  = settles("retry")
 )
 
-// failCall returns what records a failed attempt, and says in the result what that makes of the job.
+// failCall returns the call that records a failed attempt, and sets the outcome of the result.
 func (a *attempt) failCall(r *result, delay time.Duration) lease.Call {
 	job, f, name := r.job, r.failure, a.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))

@@ -11,8 +11,8 @@ import (
 const MaxBatch = 1000
 
 // A BatchError names the jobs of a batch that failed, by their ids, and why. RetryAfter and its like work as in the
-// error of a Handler: in it for one of the jobs, around it for all that it names. An empty BatchError of a BatchHandler
-// is no error. One that names no job of the batch is an error like any other.
+// error of a Handler: inside the BatchError for one job, around it for all jobs that it names. An empty BatchError of a
+// BatchHandler is no error. One that names no job of the batch is an error like any other.
 type BatchError map[int64]error
 
 func (e BatchError) Error() string {

@@ -14,7 +14,7 @@ import (
 
 const scoutName = "scout"
 
-// beside has the connections of what stands beside the lanes: of the scout, and of the listener.
+// beside has the connections of the scout and of the listener, which work beside the lanes.
 type beside struct {
 	dialer        *lease.Dialer
 	scout, listen *pgx.Conn // the first ones, until they are taken
@@ -23,7 +23,7 @@ type beside struct {
 }
 
 // run runs the scout or the listener, on one connection after another: on *first, unless that is nil, then on those
-// that it opens. If all is refused at once on one, for want of a right say, the next rest is longer.
+// that it opens. If the run ends at once, because a right is missing, say, the next rest is longer.
 func (b *beside) run(
 	ctx context.Context, retry *redialer, first **pgx.Conn, run func(context.Context, *pgx.Conn) error,
 ) {

@@ -87,7 +87,7 @@ func hasRights(ctx context.Context, c *Client, on pgxQuerier) error {
 	return nil
 }
 
-// denied makes ErrRights of a refusal to who may not even use the schema, and so cannot be told what else he lacks.
+// denied makes an ErrRights of a refusal. A role that may not use the schema cannot be told what else it lacks.
 func denied(err error) error {
 	if pgErr := new(pgconn.PgError); errors.As(err, &pgErr) && pgErr.Code == "42501" {
 		return fmt.Errorf("%w: %w; migrations.Grant gives them to the members of a worker's role", ErrRights, err)

@@ -33,7 +33,7 @@ type Client struct {
 	closed   atomic.Bool
 	checked  atomic.Bool // the schema's version is right
 	conforms atomic.Bool // a connection of the pool has the right settings
-	asked    atomic.Bool // so has a transaction of database/sql
+	asked    atomic.Bool // a transaction of database/sql has them, too
 	hooks    hooks
 	announce announcer
 }
@@ -63,10 +63,10 @@ type Config struct {
 	// that a worker starts or stops, that a queue is available again, and that dead letters have expired. At level
 	// Debug: jobs that were given back. The page docs/production.md of the module has the messages and their fields.
 	//
-	// Of failed attempts a Run logs 10 errors and 10 warnings a second, and so does each RunOne. It counts the others
-	// of each level in one line more, when the second is over or when it ends; Hooks.Settled has all. Payloads are
-	// never logged, but what a handler's error says is, its first 4 KiB. Lanes wait for the Logger, so it should be
-	// quick. One that panics ends the process. Defaults to slog.Default().
+	// A Run logs at most 10 errors and 10 warnings of failed attempts in a second, and so does each RunOne. One more
+	// line for each level counts the others, when the second is over or when the Run ends; Hooks.Settled has all.
+	// Payloads are never logged; of the text of a handler's error, the first 4 KiB are. Lanes wait for the Logger, so
+	// it should be quick. One that panics ends the process. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -109,12 +109,12 @@ func (c *Client) DB() *bun.DB { return c.db }
 // Queue returns the Scope of a queue.
 func (c *Client) Queue(name string) Scope { return Scope{client: c, queue: name} }
 
-// all returns the Scope of all queues, for what only reads. Enqueues only carry their transaction in it.
+// all returns the Scope of all queues, for calls that only read. Enqueues use it only to carry their transaction.
 func (c *Client) all() Scope { return Scope{client: c, level: ofAll} }
 
 // Queues returns the names of the queues that have jobs, dead letters or settings, in order: for what is to be done for
-// each of them. A queue that has none of these is not there. It reads an entry of two indexes for each, whatever the
-// backlog.
+// each of them. A queue that has none of these is not in the list. Queues reads an entry of two indexes for each,
+// whatever the backlog.
 func (c *Client) Queues(ctx context.Context) ([]string, error) {
 	return readAll(ctx, c.all(), "list", statement("queues"), func(r row) (name string, err error) {
 		err = r.Scan(&name)
@@ -158,7 +158,7 @@ func (c *Client) Close() error {
 	return c.sqlDB.Close()
 }
 
-// check returns an error if the schema is not migrated, or by another version of the library. It asks once.
+// check returns an error if the schema is not migrated, or not to a version that serves this release. It asks once.
 func (c *Client) check(ctx context.Context, db rowQuerier) error {
 	if c.err != nil {
 		return c.err
@@ -173,8 +173,8 @@ func (c *Client) check(ctx context.Context, db rowQuerier) error {
 	return nil
 }
 
-// acquire returns a connection of the pool that look finds nothing wrong with, and to whose database check does not
-// either. The pool has many: each is looked at.
+// acquire returns a connection of the pool, or an error if look finds something wrong with it, or check with its
+// database. The pool has many: each is looked at.
 func (c *Client) acquire(ctx context.Context, look func(*pgconn.PgConn) error) (*pgxpool.Conn, error) {
 	if c.err != nil {
 		return nil, c.err
@@ -215,8 +215,8 @@ func (c *Client) connect(ctx context.Context) (*pgxpool.Conn, error) {
 	return conn, err
 }
 
-// checkTx is check in a transaction of the caller's, on a connection on which texts arrive as they are sent. One of pgx
-// tells that by itself; one of database/sql is asked once, so others of the same client have to be like it.
+// checkTx is check in a transaction of the caller's. It also checks that texts arrive as they are sent. A connection of
+// pgx knows that; of database/sql only the first is asked, so the others of the same client must be like it.
 func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
 	switch {
 	case tx.pgxTx != nil:

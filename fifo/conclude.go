@@ -12,11 +12,11 @@ import (
 // A conclusion is what became of an attempt whose step is done.
 type conclusion struct{ *attempt }
 
-// conclude says what became of an attempt whose step is done; tell has hooks, counters and the log told, unless it is
-// nil. It may be called again if a hook has ended its goroutine: it goes on behind that hook. If the step failed but
-// the server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint stopped
-// the commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and conclude
-// reports recorded.
+// conclude says what became of an attempt whose step is done. tell, unless it is nil, tells the hooks, the counters and
+// the log. It may be called again if a hook has ended its goroutine: it goes on behind that hook. If the step failed
+// but the server is there, what failed is the handler's doing (it ended the transaction, or a deferred constraint
+// stopped the commit) or that of the group's rows (a trigger of the user's): that is recorded as a failed attempt, and
+// conclude reports recorded.
 func conclude(ctx context.Context, a *attempt, settled bool, err error) (recorded bool, tell func()) {
 	c := conclusion{a}
 	if len(a.results) == 0 {
@@ -64,7 +64,7 @@ func (c conclusion) refuse(ctx context.Context, why error) bool {
 	case len(c.results) > 1:
 		c.oneByOne()
 	case !returned:
-		c.results[0].outcome = Retried // what becomes of it, failCall says
+		c.results[0].outcome = Retried // failCall says what becomes of it
 	}
 	return c.mend(ctx)
 }
@@ -84,7 +84,7 @@ func (c conclusion) tell(ctx context.Context, r *result) {
 	}
 }
 
-// forwarded tells workers of jobs that have moved to the queue of dead letters: as of an enqueue, from here on.
+// forwarded tells workers of jobs that have moved to a DeadLetterQueue, as an enqueue does of its jobs.
 func (c conclusion) forwarded() {
 	for i := range c.results {
 		if r := &c.results[i]; r.outcome == Buried && r.moved != "" {
@@ -94,11 +94,11 @@ func (c conclusion) forwarded() {
 }
 
 // mend records on another connection what became of groups whose transaction was lost while the worker lives: a failed
-// attempt, or that the jobs are given back. It reports whether it could. A group of which the server refuses that, too,
-// is left alone for a while, and an attempt that counts to whoever claims its job next. So no handler runs more often
-// than MaxAttempts says, whatever is refused, unless its job is behind the head of a batch, and the server refuses its
-// mark, too. If there was no answer, whoever claims the group next finds that the transaction was lost, and counts
-// that.
+// attempt, or that the jobs are given back. It reports whether it could. If the server refuses that, too, the group is
+// left alone for a while, and whoever claims the job next counts an attempt that is to be counted. So no handler runs
+// more often than MaxAttempts says, whatever is refused, unless its job is behind the head of a batch, and the server
+// refuses its mark, too. If there was no answer, whoever claims the group next finds that the transaction was lost, and
+// counts that.
 func (c conclusion) mend(ctx context.Context) bool {
 	all := true
 	for i := range c.claim {
@@ -125,7 +125,7 @@ func (c conclusion) mend(ctx context.Context) bool {
 	return all
 }
 
-// failureOf returns the attempt of a group that has failed or is snoozed, or nil.
+// failureOf returns the failed or snoozed attempt of a group, or nil.
 func (c conclusion) failureOf(p *place) (failed *result) {
 	for i := range c.results {
 		if r := &c.results[i]; r.place == p && r.outcome.recorded() {
@@ -135,7 +135,7 @@ func (c conclusion) failureOf(p *place) (failed *result) {
 	return failed
 }
 
-// lose says of a group's jobs that it is not known what will count their attempts.
+// lose notes that the outcome of a group's jobs is not known: others may count their attempts.
 func (c conclusion) lose(p *place) {
 	for i := range c.results {
 		if r := &c.results[i]; r.place == p {

@@ -28,7 +28,7 @@ import (
 //	                                                    claims next    the step could not record
 //
 // A holder is a lease.Lane, or with Settings.SessionLease a lease.Borrower: leases.go. A turn (package schedule) is a
-// group's, and a place is that group in a claim. A task is a job of it that is held, and a result what became of that.
+// group's, and a place is that group in a claim. A task is a held job of the group, and a result is what became of it.
 
 // A crew is what runs between the start and the end of Run: the lanes with a job each, and the scout, the listener, the
 // heartbeat and the sweeper beside them.
@@ -209,7 +209,7 @@ func (c *crew) leaveLanes() {
 	})
 }
 
-// briefly has something logged by a worker that begins or ends. It waits no longer than lastWait for a Logger that
+// briefly calls tell, which logs that a worker begins or ends. It waits no longer than lastWait for a Logger that
 // blocks.
 func briefly(tell func()) { within(lastWait, finished(tell)) }
 
@@ -248,8 +248,8 @@ func (c *crew) closeLanes() {
 	c.beside.close()
 }
 
-// runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost. A scout
-// that has lost its own looks at once: else it would find that out when it looks next.
+// runHeartbeat keeps the connections of long jobs alive, and cancels a handler whose connection is lost. A scout that
+// has lost its connection looks at once: else it would find that out when it looks next.
 func (c *crew) runHeartbeat(ctx context.Context) {
 	every(ctx, c.set.bounds.Heartbeat/2, func() {
 		if c.beside.scoutHungUp() {

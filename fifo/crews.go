@@ -31,7 +31,7 @@ func newCrews(ctx context.Context, w *Worker, set settings) (crews []*crew, err 
 	if err := checkDirect(ctx, dialer); err != nil {
 		return nil, err
 	}
-	conn, err := dialer.Connect(ctx) // what the application has of its pool's may be all in use
+	conn, err := dialer.Connect(ctx) // the application may use all connections of its pool
 	if err != nil {
 		return nil, dialed(err, 1, w.concurrency())
 	}

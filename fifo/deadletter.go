@@ -31,8 +31,8 @@ type Letters struct {
 	Limit int
 }
 
-// check returns the place behind which the Letters go on, and whether they choose any, or ErrInvalidID if they cannot
-// be. The scope is checked first.
+// check returns the place behind which the Letters go on, and whether they choose any, or ErrInvalidID if they are
+// invalid. The scope is checked first.
 func (l *Letters) check(s Scope) (after position, choose bool, err error) {
 	if err := s.validate(); err != nil {
 		return after, false, err
@@ -59,7 +59,7 @@ func (l *Letters) check(s Scope) (after position, choose bool, err error) {
 }
 
 // chosen returns the first arguments of redrive.sql and delete_dead_letters.sql, or nil if there is nothing to do. It
-// returns ErrInvalidID if the Letters cannot be, or choose nothing.
+// returns ErrInvalidID if the Letters are invalid, or choose nothing.
 func (l *Letters) chosen(s Scope) ([]any, error) {
 	after, choose, err := l.check(s)
 	if err != nil {
@@ -93,22 +93,22 @@ type Redrive struct {
 
 // Redrive makes jobs of dead letters, to be tried anew, with all their attempts. Failures and EnqueuedAt stay.
 //
-// It returns the ids of the jobs, in the order that lists have of the letters: the same ids, unless they went to the
-// tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind it do not meet
-// again what goes back to its place and dies at once. With ToTail they meet it again, under its new id. So do not loop
-// until no letter is left: a job that dies at each try keeps the loop going.
+// It returns the ids of the jobs, in the order in which lists have the letters: the same ids, unless they went to the
+// tail. last is the Cursor of the last letter, or r.After if there was none. Steps that go on behind last do not meet a
+// job again that goes back to its place and dies at once. With ToTail they do, under its new id. So do not loop until
+// no letter is left: a job that dies at each try keeps the loop going.
 //
-// In its original place a job runs before those of its group that were enqueued later, but for those that a worker has
+// In its original place a job runs before those of its group that were enqueued later, except those that a worker has
 // claimed before it hears of the redrive. A worker that hears no notifications learns of it when it next looks for
-// work: within PollInterval, or four times as long as such a look takes if that is more. If there is a job with that
-// id again, in a database that has lost commits, nothing is redriven, and Redrive returns the server's error (23505):
+// work: within PollInterval, or four times as long as such a look takes if that is more. If there is a job with that id
+// again, in a database that has lost commits, nothing is redriven, and Redrive returns the server's error (23505):
 // redrive that one to the tail.
 //
 // At the tail it runs behind all that was enqueued before, as a message that is enqueued now does, also with
 // Config.CommitOrder: then Redrive waits for open transactions that have enqueued to the same groups.
 //
-// It returns ErrInvalidID for Letters that cannot be or that choose nothing, and for a payload or headers with other
-// than one id of a group, and ErrInvalidMessage for a payload or headers that cannot be.
+// It returns ErrInvalidID for Letters that are invalid or choose nothing, and for a Payload or Headers unless the scope
+// is a group and IDs has one id. It returns ErrInvalidMessage for a Payload or Headers that are invalid.
 func (s Scope) Redrive(ctx context.Context, r Redrive) (jobs []int64, last string, err error) {
 	args, err := r.chosen(s)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s Scope) edit(ctx context.Context, r *Redrive) (payload, headers any, err 
 var noHeaders = "{}"
 
 // DeleteDeadLetters deletes dead letters for good, and returns how many there were. It returns ErrInvalidID for Letters
-// that cannot be or that choose nothing.
+// that are invalid or choose nothing.
 func (s Scope) DeleteDeadLetters(ctx context.Context, of Letters) (int, error) {
 	args, err := of.chosen(s)
 	if err != nil || args == nil {

@@ -31,7 +31,7 @@ type Receipt struct {
 	// Duplicate says that the message was not enqueued, because its DedupID is remembered. ID is that of the job that
 	// was first enqueued with it; the job may be done by now, or have another id, by Move say.
 	Duplicate bool
-	// Replaced says of a Duplicate that the job with that ID waited, and has its Payload and Headers now:
+	// Replaced says of a Duplicate that the job with that ID waited, and has this message's Payload and Headers now:
 	// Message.Replace.
 	Replaced bool
 }
@@ -40,12 +40,12 @@ type Receipt struct {
 // the order of the messages; of a group, the job with the larger id is worked later. It never waits for a running job,
 // unless that has enqueued something with the same DedupID or, with Config.CommitOrder, to one of its groups.
 //
-// With a DedupID it takes a transaction of four round trips. Of two messages with the same that are enqueued at once,
-// the second waits for the first one's transaction to end: if that commits it is a duplicate, else it takes its place.
-// A transaction that enqueues several times, with the same DedupIDs as another one in a different order, may deadlock
-// with it; PostgreSQL ends one of them (40P01). It also ends a transaction at REPEATABLE READ that meets a duplicate
-// which has been committed since it began (40001). Such a transaction replaces nothing that an earlier call has
-// enqueued. At SERIALIZABLE it may be ended (40001) though it shares nothing with others.
+// With a DedupID it takes a transaction of four round trips. Of two messages with the same id that are enqueued at
+// once, the second waits for the first one's transaction to end: if that commits, the second is a duplicate; else it
+// takes the first one's place. A transaction that enqueues several times, with the same DedupIDs as another one in a
+// different order, may deadlock with it; PostgreSQL ends one of them (40P01). It also ends a transaction at REPEATABLE
+// READ that meets a duplicate which has been committed since it began (40001). Such a transaction replaces nothing that
+// an earlier call has enqueued. At SERIALIZABLE it may be ended (40001) though it shares nothing with others.
 //
 // A Message with Replace takes one round trip more if it is a duplicate. The job whose payload it replaces does not
 // begin until the transaction has ended, and the others of its group wait for that.
@@ -65,8 +65,8 @@ func (c *Client) Enqueue(ctx context.Context, msgs ...Message) ([]Receipt, error
 
 // EnqueueTx is Enqueue inside a transaction of database/sql or bun: the jobs exist if and when tx commits.
 //
-// A duplicate is no error: tx goes on, and what else was written in it commits. If that is only for a message that is
-// new, look at Receipt.Duplicate, and roll back.
+// A duplicate is no error: tx goes on, and what else was written in it commits. If those writes are only for a message
+// that is new, look at Receipt.Duplicate, and roll back.
 //
 // It adds rows to tx and no NOTIFY: the commit waits for no other, does not fail because workers cannot be told, and
 // PREPARE TRANSACTION works. A transaction that stays open after EnqueueTx holds up no job, unless it has replaced one
@@ -101,7 +101,7 @@ func (c *Client) InTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 	err := pgx.BeginFunc(ctx, c.pool, func(tx pgx.Tx) error {
 		conn, begun := tx.Conn(), time.Now()
 		err := f(tx)
-		if conn.PgConn().TxStatus() != 'I' { // else f has ended it, or prepared it: that is asked
+		if conn.PgConn().TxStatus() != 'I' { // else f has ended or prepared it: the announcer asks
 			xids = c.announce.on(conn, begun) // now: after the commit the connection may be somebody else's
 		}
 		return err

@@ -12,16 +12,16 @@ import (
 )
 
 // ErrNonconforming is returned on a connection whose settings would change what is sent, before anything of the
-// caller's is; the text says which, and what to set.
+// caller's is sent. The text names the setting, and says what to set.
 //
 // With standard_conforming_strings off a backslash could end a quoted value. Enqueue, DB, Run and RunOne return it, and
-// all that runs in a transaction of database/sql: its driver may write parameters into the text. What else is sent are
+// all that runs in a transaction of database/sql: its driver may write parameters into the text. All else is sent as
 // parameters, so the verbs of a Scope and the lists work there all the same.
 //
 // With a client_encoding that is not UTF8, SQL_ASCII too, the server would take ids, headers and reasons for other
 // texts. Every call returns it; the worker's own connections set UTF8 for themselves.
 //
-// A transaction of database/sql is asked once in the life of a Client: its connections should have the same settings.
+// A Client asks only the first transaction of database/sql: the others should have the same settings.
 var ErrNonconforming = conforming.Err
 
 // ErrInvalidConfig is returned, before any SQL, by the calls of a Client whose Config.Schema cannot be a schema's name.
@@ -30,30 +30,30 @@ var ErrInvalidConfig = errors.New("fifo: invalid config")
 // Errors of scopes and lists, before any SQL.
 var (
 	// ErrInvalidID is returned for a queue name or group id that is empty, longer than groups.MaxIDBytes, not valid
-	// UTF-8, or not printable. So it is for a text that PostgreSQL cannot have, in a Page, in Letters or as a reason,
-	// and for a reason of more than MaxReasonBytes; for Letters that contradict each other, or that choose nothing for
-	// a verb that changes something; for a verb that is of a group only or of a queue only; and by Move to another
-	// schema.
+	// UTF-8, or not printable. It is also returned for a text that PostgreSQL cannot have, in a Page, in Letters or as
+	// a reason; for a reason of more than MaxReasonBytes; for Letters that contradict each other, or that choose
+	// nothing for a verb that changes something; for a verb that is of a group only or of a queue only; and by Move to
+	// another schema.
 	ErrInvalidID = groups.ErrInvalidID
-	// ErrInvalidState is returned by Groups for a State that it cannot be asked for, and for a text that is none.
+	// ErrInvalidState is returned by Groups for a State that it cannot be asked for, and for a text that is no State.
 	ErrInvalidState = errors.New("fifo: invalid state")
 )
 
 // What verbs on one job return if they did nothing.
 var (
 	// ErrJobNotFound says that there is no such job: it is done, is a dead letter, was deleted, or never was; or it has
-	// another id, by Move, a redrive to the tail or a DeadLetterQueue. Of a dead letter the text says which verb
-	// is for it.
+	// another id, by Move, a redrive to the tail or a DeadLetterQueue. For a dead letter the text says which verb to
+	// use.
 	ErrJobNotFound = errors.New("fifo: there is no such job")
 	// ErrJobHeld says that the job is running, that somebody else is changing it, that one of these was so a moment
-	// ago, or that its row cannot be deleted, for a foreign key or a trigger; the text says which.
+	// ago, or that its row cannot be deleted because of a foreign key or a trigger; the text says which.
 	ErrJobHeld = errors.New("fifo: the job is held")
 )
 
 // Errors of settings.
 var (
-	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL but for what depends on the settings
-	// that the queue has had; the text names the field.
+	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL, except for what depends on the
+	// settings that the queue has had; the text names the field.
 	ErrInvalidSettings = errors.New("fifo: invalid settings")
 	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has
 	// those that differ. Nothing was changed. A program that gets it at its start logs it and goes on: see Configure.

@@ -32,8 +32,8 @@ func (s *sweeper) tellLeases(ctx context.Context) error {
 	return nil
 }
 
-// tellUnhandled looks at the first group of each queue that the worker does not handle, and tells of each queue once
-// whose first group has waited for many intervals of the sweep: nobody knows all that others handle.
+// tellUnhandled looks at the first group of each queue that the worker does not handle, and warns, once for each queue,
+// if that group has waited for many intervals of the sweep. Others may handle the queue: nobody knows.
 func (s *sweeper) tellUnhandled(ctx context.Context) error {
 	client := s.worker.Client
 	// A worker that freezes in here must not keep its snapshot.
@@ -66,8 +66,8 @@ func (s *sweeper) tellUnhandled(ctx context.Context) error {
 	return nil
 }
 
-// tellReferences looks for foreign keys that refer to jobs or groups, and tells of each once. A row that refers to a
-// job which is running hides it: see sql/references.sql.
+// tellReferences looks for foreign keys that refer to jobs or groups, and warns of each once. A row that refers to a
+// running job hides who has the job: see sql/references.sql.
 func (s *sweeper) tellReferences(ctx context.Context) error {
 	client := s.worker.Client
 	err := each(ctx, pgxSession{client.pool}, client.schema.Qualify(statement("references")), func(r row) error {

@@ -50,8 +50,8 @@ var (
 	buryStmt        = settles("bury")
 )
 
-// giveUpCall returns what records the last attempt of a job. args begin with its key and attempts, how is the failure
-// as failCall has it.
+// giveUpCall returns the call that records the last attempt of a job. args begin with its key and attempts, how is the
+// failure as failCall has it.
 func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
 	err := r.failure.err
 	switch up := q.OnGiveUp; {

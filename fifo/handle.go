@@ -16,7 +16,7 @@ import (
 
 // handleEach runs the handler once for each of the jobs that are held, and decides what becomes of them.
 func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
-	h := a.queue.Handler // which is also called when the seat has gone on
+	h := a.queue.Handler // kept here: it may be called after the seat has gone on
 	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
 	probed := false
@@ -73,7 +73,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 
 // lend lends the lane to a handler of the given jobs, and returns the handler's error. notHeld is nil if what it wrote
 // can be committed, else it says why not. cause is that of the handler's context. The handler gets copies of the Jobs
-// and may keep them. What becomes of the jobs, and what hooks are told, is of the originals.
+// and may keep them. Outcomes, and what hooks are told, come from the originals.
 func (a *attempt) lend(
 	ctx context.Context, tasks []task, handler func(context.Context, []*Job) error,
 ) (err, notHeld, cause error) {
@@ -114,9 +114,9 @@ func (a *attempt) lend(
 	return err, notHeld, cause
 }
 
-// await waits for the handler of the given jobs to return its error. Of one that goes on after its context has ended
-// it tells, again and again, until it is time to abandon it: then the connection is cut, and the handler left behind.
-// gone is not nil then: ErrLost, or ErrNotHeld if the failure is to be recorded on another connection.
+// await waits for the handler of the given jobs to return its error. If the handler goes on after its context has
+// ended, await tells of it again and again. When it is time to abandon it, await cuts the connection and leaves it
+// behind. gone is ErrLost then, or ErrNotHeld if the failure is to be recorded on another connection.
 func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) (err, gone error) {
 	select {
 	case err = <-result:
@@ -175,8 +175,8 @@ func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) 
 	return fmt.Errorf("%w after %v", ErrAbandoned, late), gone
 }
 
-// answered tells the Turns what the results of a call of a handler say of what its jobs depend on, and reports whether
-// the queue is probed now.
+// answered tells the Turns whether what the jobs depend on is there, if the results of a handler's call say so, and
+// reports whether the queue is probed now.
 func (a *attempt) answered(results []result) (probed bool) {
 	var says *result
 	for i := range results {
@@ -341,9 +341,9 @@ var (
 	succeedBatchStmt = settles("succeed_batch")
 )
 
-// succeed adds what settles jobs that are done: one statement for all. If a handler had the transaction, the other jobs
-// of the batch must be there, to be counted. In a relaxed queue it is their commit alone that does not wait: what is
-// recorded of failed ones is not to be lost.
+// succeed adds the calls that settle jobs that are done: one statement for all. Before them, one makes sure that the
+// failed jobs of the batch are there to be counted. In a relaxed queue the commit waits only if a job has failed: that
+// must not be lost.
 func (a *attempt) succeed(done []task) {
 	used := a.holder.Used()
 	heads, behind := split(done)

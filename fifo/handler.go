@@ -47,9 +47,9 @@ func decoding[T any](f func(context.Context, *Job, T) error, decode func(*Job, a
 	}
 }
 
-// start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They
-// have a goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow
-// say, ends the goroutine that calls it, and a handler that does not return is left behind in it.
+// start runs a handler of the given jobs, with the Job hooks around it, and returns where its error will be. They run
+// in a goroutine of their own, because the lane must survive whatever they do: runtime.Goexit, a test's FailNow say,
+// ends the goroutine that calls it, and a handler that does not return is left behind in it.
 func (c hooks) start(
 	ctx context.Context, jobs []*Job, handler func(context.Context, []*Job) error,
 ) <-chan error {
@@ -77,8 +77,8 @@ func (c hooks) start(
 	return result
 }
 
-// catch calls f, and sets err to what it returns, or to a PanicError. A function that ends its goroutine does not
-// return here, and err is set all the same. The methods of err may be called anywhere then, but for Error: see textOf.
+// catch calls f, and sets err to what it returns, or to a PanicError. If f ends its goroutine, catch does not return,
+// and err is set all the same. After that its methods may be called anywhere, except Error: see textOf.
 func catch(err *error, who string, f func() error) {
 	recovering(who, func() {
 		*err = f()
@@ -136,10 +136,10 @@ func tryReasons(e BatchError) (replaced BatchError) {
 	return replaced
 }
 
-// errNone is no error's.
+// errNone is in no error.
 var errNone = errors.New("fifo: none")
 
-// tryMethods does all that is done with a failure. The search for errNone ends nowhere before it has seen all.
+// tryMethods does all that is done with a failure. The search for errNone looks at all, because it finds nothing.
 func tryMethods(err error) {
 	_ = err.Error()
 	_, _ = AsRetryAfter(err)
@@ -152,17 +152,17 @@ func tryMethods(err error) {
 	_ = newFailure(err, nil, 0)
 }
 
-// textOf returns what an error says, or that it panics: what it tells of may have ended since try asked it. Package fmt
-// sees to that.
+// textOf returns the text of an error, or says that its method panics, as package fmt does: what it tells of may have
+// ended since try asked it.
 func textOf(err error) string { return fmt.Sprint(err) }
 
-// unusable returns what stands for an error whose methods panicked with why, while the stack is still there.
+// unusable returns an error in place of one whose methods panicked with why, while the stack is still there.
 func unusable(err error, why any) *PanicError {
 	if p, ok := err.(*PanicError); ok && p != nil { //nolint:errorlint // itself: its Value is to blame
 		return &PanicError{Value: fmt.Errorf("%T, whose methods panic", p.Value), Stack: p.Stack, who: p.who}
 	}
 	text := fmt.Sprintf("a %T", why)
-	if bug, ok := why.(runtime.Error); ok { // of others not even the text may be asked for
+	if bug, ok := why.(runtime.Error); ok { // the text of other values may not be asked for: it may panic, too
 		text = bug.Error()
 	}
 	return newPanicError("method of an error", fmt.Errorf("%T: %s", err, text))

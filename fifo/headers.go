@@ -16,7 +16,7 @@ import (
 // They are stored as a jsonb object: a value is a string there, or {"base64": "..."} if it is no text that PostgreSQL
 // can have. Nil and an empty map are the same.
 //
-// Names that begin with "pgfifo-" are the library's: it gives them a meaning (OriginQueue), and may give one to others.
+// Names that begin with "pgfifo-" are the library's: it uses some (OriginQueue), and may use others later.
 type Headers map[string]string
 
 // encoded is a value that is no text.

@@ -11,7 +11,7 @@ import (
 )
 
 // A holding is what a seat holds, or is about to, and how an operator, or the end of the worker, cancels that. The
-// seat's own goroutine tells it, others cancel.
+// seat's own goroutine says what is held; others cancel.
 type holding struct {
 	mu       sync.Mutex
 	stop     context.CancelCauseFunc // nil unless a handler runs
@@ -19,9 +19,9 @@ type holding struct {
 	held     []heldGroup             // the groups whose jobs it holds
 	canceled []canceled              // those of held that are canceled, or whose queue is
 	claimed  time.Time               // when the last claim was sent
-	claiming bool                    // its answer is to come
-	early    []ruling                // those that came meanwhile
-	nth      int                     // which one it is, of all that the seat has had
+	claiming bool                    // its answer has not come
+	early    []ruling                // that came before the answer
+	nth      int                     // its number among all that the seat has had
 	shutting bool
 }
 
@@ -83,8 +83,8 @@ type canceled struct {
 	cause error
 }
 
-// hear has the seat obey a ruling. One that comes before the answer to a claim is kept for that. A handler that runs
-// has its context ended, the others do not begin.
+// hear makes the seat obey a ruling. One that comes before the answer to a claim is kept for that. The context of a
+// handler that runs is ended; handlers that have not begun do not begin.
 func (h *holding) hear(r ruling) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,7 +146,7 @@ func (h *holding) cause(tasks []task) error {
 	return nil
 }
 
-// toEnd returns why an operator has the handler of the tasks end, or nil.
+// toEnd returns why an operator wants the handler of the tasks to end, or nil.
 func (h *holding) toEnd(tasks []task) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

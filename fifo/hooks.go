@@ -10,8 +10,8 @@ import (
 )
 
 // Hooks are called around the work of all workers of a Client, for logs, metrics and traces. Nil fields are skipped.
-// The enqueue and the lane wait for them, but for Overdue, so they should be quick. A panic in a hook does not spread:
-// if it comes before an enqueue or a handler, it is the error of that; after it, it is logged, and changes nothing.
+// The enqueue and the lane wait for them, except for Overdue, so they should be quick. A panic in a hook does not
+// spread: before an enqueue or a handler it is the error of that; after it, it is logged, and changes nothing.
 type Hooks struct {
 	// Enqueue is called before an enqueue, in the caller's goroutine. It may change the messages: they are copies, and
 	// their Headers are not nil. It returns the context to go on with, and what to call with the receipts, of which
@@ -51,7 +51,7 @@ const (
 	Unknown                  // the connection broke: if the job is still there, the next worker counts a lost attempt
 )
 
-// recorded reports whether the job's row says what became of the attempt, or is gone for it.
+// recorded reports whether the job's row says what became of the attempt, or was removed because of it.
 func (o Outcome) recorded() bool { return o != Succeeded && o != Returned && o != Unknown }
 
 var outcomeWords = words[Outcome]{

@@ -15,10 +15,10 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// A Job is a stored message. "Running" is not among its fields: a lock that ends with its holder is the truth about
-// that, so a crash leaves nothing to repair. What a handler writes into its Job changes nothing of what becomes of the
-// job, and Retry and Settled do not see it. The bytes of its Payload are the handler's own, though: they do see what it
-// writes into these in place, which is stored nowhere.
+// A Job is a stored message. It has no field that says "running": a lock that ends with its holder says that, so a
+// crash leaves nothing to repair. What a handler writes into its Job does not change what becomes of the job, and Retry
+// and Settled do not see it. Only the bytes of the Payload are shared: they see what the handler writes into these in
+// place, which is stored nowhere.
 //
 // A dead letter is a Job, too: one that was given up. Its group went on without it, and its DiedAt says when.
 type Job struct {
@@ -57,8 +57,8 @@ type Job struct {
 }
 
 // What is read of a job, and of a dead letter. A job that is parked until 'infinity' is listed with a time that Go has,
-// and one since '-infinity' as not delayed. So is the time of an enqueue or a death that was written by hand, and
-// '-infinity' is none.
+// and one with '-infinity' as not delayed. A time of an enqueue or a death that was written by hand is listed in the
+// same way.
 const (
 	selectJobSQL = selectBothSQL + `
 		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
@@ -68,7 +68,7 @@ const (
 		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`
 )
 
-// scanJob reads what a statement selects that begins with one of these.
+// scanJob reads a row of a statement that begins with one of these.
 func scanJob(r row) (j Job, err error) {
 	var enqueuedAt, runAt, diedAt *time.Time
 	var headers, failures []byte
@@ -124,9 +124,9 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // made by the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far,
 // Commit keeps it for when the job succeeds. Neither is needed. So defer no Rollback without a Commit: if the handler
 // returns nil, its writes are undone, and the job is done all the same. The worker warns of that if a statement of the
-// handler's has written rows (a call of a function is not seen) and none has failed. Until a Commit or Rollback, every
-// call returns the same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same,
-// with rows open say, nothing that the handler wrote is committed, and the attempt has failed.
+// handler has written rows (it does not see those of a function) and none has failed. Until a Commit or Rollback, every
+// call returns the same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails
+// all the same, with rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //
 // It is READ COMMITTED and READ WRITE, whatever the defaults of the database or the role are, and cannot be changed:
 // claims need that. So handlers of two groups may each decide by what the other one changes. Lock the rows that a
@@ -145,19 +145,19 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // attempt is lost, and the job runs again. The same ends a reader of COPY TO that stands still. A statement may take as
 // long as JobTimeout lets it, unless the role or the database has a statement_timeout, which holds for handlers, too.
 //
-// Leave the library's tables alone but for EnqueueTx: a handler that updates its own job's row hides its death.
+// Leave the library's tables alone, except by EnqueueTx: a handler that updates its own job's row hides its death.
 //
-// The connection goes on to other jobs, of any queue: what is to end with the job, set for its transaction (SET LOCAL,
-// set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). A role is among that, a tenant's say, who has no
-// right on the library's tables: the job completes in the worker's own. Enqueue before you take it. After SET,
-// set_config with a false, RESET, DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn, too, the worker
-// gives the connection up and makes a new one, which takes milliseconds. It does not look into functions, DO blocks and
-// parameters: what they set for the session stays for other jobs. The worker puts these back: roles, the search path,
-// the timeouts of statements, locks and transactions, plan_cache_mode, enable_seqscan, enable_bitmapscan and jit. A
-// session's advisory lock, a temporary table and a prepared statement stay, too: the worker does not know of them. If
-// they deallocate the worker's statements, the job is returned once (Returned), and runs again; from then on the
-// connection is given up behind each job that does that. A temporary table must not have the name of a type, such as
-// text: PostgreSQL looks for types among temporary tables first, and the job could not be completed.
+// The connection goes on to other jobs, of any queue: set what is to end with the job for its transaction only (SET
+// LOCAL, set_config's third argument, pg_advisory_xact_lock, ON COMMIT DROP). That holds for a role, too, such as a
+// tenant's, which has no right on the library's tables: the job completes in the worker's own. Enqueue before you take
+// it. After SET, set_config with a false, RESET, DISCARD, DEALLOCATE, LISTEN or a cursor WITH HOLD, by the raw PgConn,
+// too, the worker gives the connection up and makes a new one, which takes milliseconds. It does not look into
+// functions, DO blocks and parameters: what they set for the session stays for other jobs. The worker puts these back:
+// roles, the search path, the timeouts of statements, locks and transactions, plan_cache_mode, enable_seqscan,
+// enable_bitmapscan and jit. A session's advisory lock, a temporary table and a prepared statement stay, too: the
+// worker does not know of them. If such code deallocates the worker's statements, the job is returned once (Returned),
+// and runs again; from then on the connection is given up after each job that does that. A temporary table must not be
+// named like a type, such as text: PostgreSQL looks for types among them first, and the job could not be completed.
 //
 // A statement whose context ends is cancelled. If the server does not take the cancel request within Worker.Silence,
 // it may meet a later statement of the same job, and of no other; if it meets the job's completion, the job is returned
@@ -165,8 +165,8 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // connection is given up.
 //
 // Nothing of it can be used when the handler has returned: not the transaction, nor what was begun on it, nor large
-// objects. A statement that a goroutine of the handler's is in the middle of then is cut off with the connection, and
-// the attempt has failed.
+// objects. If a goroutine of the handler's is in the middle of a statement then, that is cut off with the connection,
+// and the attempt has failed.
 //
 // Use it from one goroutine at a time. Keep slow work before it: rows that it locks stay locked until the job ends.
 // ErrNoJob is returned outside a handler.
@@ -187,8 +187,8 @@ func (j *Job) SQLTx(ctx context.Context) (*sql.Tx, error) {
 // PgxTx is Tx for pgx, with all that is said there (of now(), too), on the same connection and inside the same
 // transaction; do not mix open rows of the two. If both are open, the later one has a savepoint of its own. A Rollback
 // of one undoes all that was written since it began, through either of the two, committed or not, and ends all that
-// were begun after it, on either. Once it has asked the server for the savepoint, it waits for the answer even if ctx
-// ends: that is one round trip, which waits for no lock.
+// were begun after it, on either. Once PgxTx has asked the server for the savepoint, it waits for the answer even if
+// ctx ends: that is one round trip, which waits for no lock.
 //
 // Do not keep its Conn: statements on that are refused between jobs, but the next job's handler has the same one, and
 // they would run in its transaction. What is written on it between two transactions of a job is undone with the second.
@@ -201,8 +201,8 @@ func (j *Job) PgxTx(ctx context.Context) (pgx.Tx, error) {
 //
 // A worker that was frozen or cut off may go on with its job without knowing that somebody else has it by now. Send the
 // token with each write to another system, have that system remember the highest one that it has seen for the group,
-// and refuse what comes with a lower one: then nothing that a former holder sends is taken any more once its successor
-// has written.
+// and refuse what comes with a lower one: then, once the successor has written, nothing that a former holder sends is
+// taken.
 //
 // The first call of an attempt takes the job's transaction, as Tx does, writes one row through a connection of the
 // client's pool, and waits until that is durable; later ones return the same number. Jobs that do not ask pay nothing.

@@ -80,7 +80,7 @@ func (l *laneBounds) crews() []*crew {
 	return l.running
 }
 
-// begin makes the bounds those of crews that begin to run; the returned function ends that.
+// begin applies the bounds to crews that begin to run; the returned function ends that.
 func (l *laneBounds) begin(crews []*crew) (end func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

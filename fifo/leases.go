@@ -9,8 +9,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/lease"
 )
 
-// A kind is one of the leases that a queue may have. What it is like for jobs, package lease says, and who lives and
-// holds groups by it, pgfifo.lives and pgfifo.keepers of the schema.
+// A kind is one of the leases that a queue may have. Package lease says what it is like for jobs. pgfifo.lives and
+// pgfifo.keepers of the schema say who lives and holds groups by it.
 type kind struct {
 	name        string            // in the database
 	concurrency string            // the field of a Worker that says how many jobs of such queues run at once,
@@ -18,7 +18,7 @@ type kind struct {
 	source      func(*crew) source
 }
 
-// A source is where the seats of a crew have their holders from.
+// A source is where the seats of a crew get their holders.
 type source struct {
 	dials  []func(context.Context) error // what opens the connections that holders need, each one
 	holder func(context.Context) (holder, error)
@@ -43,13 +43,13 @@ var (
 	kinds = []*kind{transaction, session}
 )
 
-// kindOf returns the lease of that name. One of a newer release is taken for the default, which leaves alone what
+// kindOf returns the lease of that name. A lease of a newer release is taken for the default, which leaves alone what
 // others hold.
 func kindOf(name string) *kind {
 	return kinds[max(slices.IndexFunc(kinds, func(k *kind) bool { return k.name == name }), 0)]
 }
 
-// A holder is what a seat has its groups by: a lease.Lane, whose open transaction holds them, or, in queues with
+// A holder holds the groups of a seat. It is a lease.Lane, whose open transaction holds them, or, in queues with
 // Settings.SessionLease, a lease.Borrower, for which the session of a lease.Keeper holds them.
 type holder interface {
 	Step(ctx context.Context, calls []lease.Call, next *lease.Request) (hold *lease.Hold, settled bool, err error)

@@ -66,7 +66,7 @@ func (l *leftovers) lose(job *Job) {
 	}
 }
 
-// untold notes the jobs of an attempt that is over, of which a hook, or the logger, is being told.
+// untold notes the jobs of an attempt that is over, while a hook or the logger is still being told of it.
 func (l *leftovers) untold(a *attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

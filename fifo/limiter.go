@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// A limiter lets so many lines that say the same be logged in a second. The zero value is ready.
+// A limiter bounds how many lines that say the same are logged in a second. The zero value is ready.
 type limiter struct {
 	mu       sync.Mutex
-	over     time.Time // when the present second is
+	over     time.Time // the end of the present second
 	told     int       // in it
 	withheld int       // and not counted in the log yet
 
 	counting sync.Mutex // held while the count is logged
 }
 
-// allow reports whether one more may be logged now, where most are allowed in a second. When the first one may not, it
-// has count called when the second is over, unless that is nil.
+// allow reports whether one more line may be logged now; most may be in a second. After the first one that it refuses,
+// count is called at the end of the second, unless count is nil.
 func (l *limiter) allow(most int, count func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

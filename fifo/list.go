@@ -55,8 +55,8 @@ func (s Scope) from(after position, limit int) (position, int) {
 	case where < 0:
 		return after, 0
 	case where > 0:
-		// Before every id. A driver may write it as a literal, behind which PostgreSQL casts before it negates, so that
-		// the least number is none.
+		// Before every id. A driver may write the number as a literal. PostgreSQL casts that before it negates it, so
+		// the least int64 would be out of range.
 		after = position{groups.Key{Queue: s.queue, GroupID: s.group}, -math.MaxInt64}
 	}
 	return after, limit

@@ -13,8 +13,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A listener hears what producers announce, and operators, on a connection of its own: a session that listens inside a
-// long transaction would hold up the notification queue of the whole cluster. What it misses, polling finds.
+// A listener hears what producers and operators announce, on a connection of its own: a session that listens inside a
+// long transaction would hold up the notification queue of the whole cluster. Polling finds what it misses.
 type listener struct{ *crew }
 
 // run listens until ctx ends or the connection fails.
@@ -93,9 +93,9 @@ func (l *listener) hear(ctx context.Context, conn *pgx.Conn, payload string) {
 	}
 }
 
-// cancel ends the contexts of the handlers that run in a queue, or with a group id in that group, if that is paused, or
-// if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one that the
-// tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
+// cancel ends the contexts of the handlers that run in a group, or in a queue if key has no group id: if that is
+// paused, or if the group was taken from the worker's session. Any role may send a notice, so the worker obeys only one
+// that the tables bear out. It asks on the connection that listens: handlers may have all of the client's pool.
 func (l *listener) cancel(ctx context.Context, conn *pgx.Conn, key groups.Key, at int64) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()

@@ -29,8 +29,8 @@ type Message struct {
 	Queue string
 	// GroupID names the message group: its jobs run one at a time, in order.
 	GroupID string
-	// Ungrouped says that the job is ordered with nobody, and that no other waits for it. It gets a group of its own,
-	// whose id is drawn: Job.GroupID. GroupID must be empty then. Queue.BatchGroups works many in one transaction.
+	// Ungrouped says that the job has no order with others: it waits for none, and none waits for it. It gets a group
+	// of its own, with a drawn id: Job.GroupID. GroupID must be empty. Queue.BatchGroups works many in one transaction.
 	Ungrouped bool
 	// Payload is kept byte for byte if it is a []byte, a json.RawMessage or a string, and encoded as JSON if it is
 	// anything else; nil is the empty payload, and a nil pointer the JSON null. At most MaxPayloadBytes. So for a
@@ -38,19 +38,19 @@ type Message struct {
 	// with unexported fields only (a *bytes.Buffer, most errors) is ErrInvalidMessage, unless it has MarshalJSON or
 	// MarshalText.
 	Payload any
-	// Delay is how long after the enqueue the job may not run yet. Its group waits behind it: a reminder is Ungrouped,
-	// or in a group of its own, unless the group is to wait. Rounded up to microseconds; at most MaxDelay.
+	// Delay is how long after the enqueue the job may run at the earliest. Its group waits behind it: a reminder is
+	// Ungrouped, or in a group of its own, unless the group is to wait. Rounded up to microseconds; at most MaxDelay.
 	//
-	// A program that may cancel the message has the handler read a flag in a table of its own: Scope.Delete is for
+	// A program that may cancel the message lets the handler read a flag in a table of its own: Scope.Delete is for
 	// operators.
 	Delay time.Duration
 	// RunAt is when the job may run at the earliest, by the server's clock, instead of a Delay. Its group waits behind
-	// it. A time that has passed is none. At most MaxDelay from now, by this process's clock; in microseconds.
+	// it. A time that has passed means no delay. At most MaxDelay from now, by this process's clock; in microseconds.
 	RunAt time.Time
-	// Priority has the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest, to
-	// MaxPriority. It counts while the job is the head of its group; no job of its own group is overtaken. Every tenth
-	// turn is that of the group which has waited longest in the worker, whatever its priority. The groups that a worker
-	// finds when it starts are in no order.
+	// Priority lets the job's group go before groups with a lower one, of its queue or share: 0, which is the lowest,
+	// to MaxPriority. It counts while the job is the head of its group; the job overtakes none of its own group. Every
+	// tenth turn is that of the group which has waited longest in the worker, whatever its priority. The groups that a
+	// worker finds when it starts are in no order.
 	Priority int
 	// MaxAttempts is how often the job is tried before it is given up: see Queue.OnGiveUp. 0 means what the worker
 	// says.
@@ -190,7 +190,7 @@ func encode(msgs []Message) (batch, error) {
 			delay: microseconds(m.Delay), maxAttempts: int32(m.MaxAttempts), priority: int32(m.Priority),
 			dedupID: m.DedupID, replace: m.Replace,
 		}
-		if m.RunAt.Year() >= 2000 { // whether that has passed, the server's clock says
+		if m.RunAt.Year() >= 2000 { // the server's clock says whether that has passed
 			entries[i].runAt = m.RunAt.Add(time.Microsecond - 1).UnixMicro()
 		}
 		b[i] = &entries[i]

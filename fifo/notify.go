@@ -13,7 +13,7 @@ type notice struct {
 	Groups []groupHint `json:"g,omitempty"` // none: look for yourself
 	Back   bool        `json:"b,omitempty"` // there may be jobs with old ids among them
 	Urgent bool        `json:"u,omitempty"` // there are jobs with a priority among them
-	Cancel bool        `json:"c,omitempty"` // what runs there, or in all of the queue, and nothing else
+	Cancel bool        `json:"c,omitempty"` // end what runs there, or in all of the queue; it says nothing else
 	Paused int64       `json:"p,omitempty"` // since when: see hints.cancel
 }
 
@@ -46,7 +46,7 @@ type hint struct {
 	all    bool             // it may be any group
 	back   bool
 	urgent bool
-	cancel map[string]int64 // since when groups are paused that were canceled; "": the queue
+	cancel map[string]int64 // the canceled groups, and since when each is paused; "": the queue
 }
 
 func (h hints) of(queue string) *hint {

@@ -35,7 +35,7 @@ const MaxReasonBytes = 1024
 //
 // It returns whether the queue or group was paused already, or blocked, and how many jobs it has, a running one
 // included: at most MaxQueued are counted. If there are none, what is enqueued there later waits all the same; or the
-// name is not the one that was meant.
+// name may be wrong.
 //
 // A handler pauses on a pool, not in its job's transaction. With the roles of package migrations it needs a second
 // Client for that, on the pool of an admin's login: the worker's may neither pause nor resume (42501). Until the job
@@ -74,7 +74,7 @@ func checkReason(reason string) error {
 // Resume undoes Pause of the same queue or group, and reports whether it was paused. What was paused by itself stays
 // paused: resuming a queue does not resume its paused groups, nor the other way round. A job that has blocked the group
 // (BlockGroup) has all its attempts again. Workers are told, and look at once, or when the caller's transaction has
-// committed. Those that hear no notifications notice at their next poll. Each Resume that undoes a pause has every
+// committed. Those that hear no notifications notice at their next poll. Each Resume that undoes a pause makes every
 // worker of the schema look at all groups of its queues once, which takes seconds of a core for a million of them.
 func (s Scope) Resume(ctx context.Context) (bool, error) {
 	xid, err := s.alter(ctx, "resume", statement("resume"), s.queue, s.group)
@@ -103,7 +103,7 @@ func (s Scope) Purge(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// unblocking has jobs taken away, and undoes the blocks that they have made.
+// unblocking calls take, which takes jobs away, and undoes the blocks that these have made.
 func (s Scope) unblocking(ctx context.Context, verb string, take func(Scope) error) error {
 	return s.together(ctx, verb, func(s Scope) error {
 		if err := take(s); err != nil {

@@ -13,9 +13,9 @@ type place struct {
 	turn    *schedule.Turn
 	held    *lease.Held      // its head, or nil
 	outcome schedule.Outcome // what the Turns should know
-	alone   bool             // the next one for it is to be of no other group
-	upTo    int64            // those up to this job are to be of one job each
-	kept    bool             // the next one is for it again, or it was given back already
+	alone   bool             // the next claim of it is to be of no other group
+	upTo    int64            // claims up to this job are to be of one job each
+	kept    bool             // the next claim is for it again, or it was given back already
 }
 
 // deal puts what is held into its places. It returns how many of them the claim has not missed.

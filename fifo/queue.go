@@ -15,7 +15,7 @@ import (
 
 // A Queue says how a worker works one queue. One of Handler and BatchHandler is required.
 type Queue struct {
-	// Handler works one job at a time. In a batch it is called for one job of the transaction after the other, each
+	// Handler works one job at a time. In a batch it is called for each job of the transaction in turn, each time
 	// within a savepoint of its own.
 	Handler Handler
 	// BatchHandler works all jobs of a transaction in one call: those of one group in order, or one each of several
@@ -33,13 +33,14 @@ type Queue struct {
 	// itself then, and until then no attempt is counted. After Unavailable or Snooze its groups wait instead, all of
 	// them. Its context ends after JobTimeout times the number of jobs.
 	BatchHandler func(ctx context.Context, jobs []*Job) error
-	// BatchJobs and BatchGroups say how much of the queue one transaction takes, a batch, and so how much is repeated
+	// BatchJobs and BatchGroups say how much of the queue one transaction, a batch, takes, and so how much is repeated
 	// when it is lost. Zero means 1, and only one of the two may be more than 1; MaxBatch is the limit of both.
 	//
-	// With BatchJobs, a transaction has up to so many consecutive jobs of one group. They are worked in order and the
-	// first failure stops it: what succeeded before it is done, the one that failed is tried again in its place, the
-	// rest is given back uncounted. With BatchGroups, it has the jobs at the heads of up to so many groups; a failure
-	// concerns its own group only. Either has fewer jobs if their payloads would have more than 16 MiB together.
+	// With BatchJobs, a transaction has up to that many consecutive jobs of one group. They are worked in order, and
+	// the first failure stops the batch: what succeeded before it is done, the one that failed is tried again in its
+	// place, the rest is given back uncounted. With BatchGroups, it has the jobs at the heads of up to that many
+	// groups; a failure concerns its own group only. Either has fewer jobs if their payloads would have more than 16
+	// MiB together.
 	//
 	// All that a batch writes is committed at once, and until then its groups wait, so it is for many small jobs. When
 	// its worker dies all of it is undone, and run again: effects elsewhere are repeated for up to a whole batch. The
@@ -56,23 +57,22 @@ type Queue struct {
 	// session of the cluster looks them up on disk for as long as the batch runs. A BatchHandler takes one.
 	//
 	// With a Handler, the transaction goes on from job to job. What one sets with SET LOCAL is in force for the next
-	// ones, too, but for what settling depends on (the role, the encoding, the search path, timeouts); its temporary
+	// ones, too, except what settling depends on (the role, the encoding, the search path, timeouts); its temporary
 	// tables ON COMMIT DROP and its open cursors are there. So each job is to set what it needs, and to drop and close
 	// what it made.
 	//
 	// A handler that ends the transaction by hand, with an SQL COMMIT, commits what the jobs before it in the batch
 	// wrote, and they run again all the same.
 	//
-	// With BatchGroups, one job can have the others charged with an attempt: if its handler ends the transaction by
-	// hand, leaves rows open, or returns while its statement runs; if its row cannot be read; if the server refuses its
-	// end, for a trigger of yours or a lock that is waited for too long; or if COMMIT alone refuses, for a NOTIFY when
-	// the queue of notices is full, a temporary table ON COMMIT DELETE ROWS to which another one refers, or an
-	// extension.
+	// With BatchGroups, one job can cost the others an attempt: if its handler ends the transaction by hand, leaves
+	// rows open, or returns while its statement runs; if its row cannot be read; if the server refuses its end, because
+	// of a trigger of yours or a lock that takes too long; or if COMMIT alone refuses, because of a NOTIFY when the
+	// queue of notices is full, a temporary table ON COMMIT DELETE ROWS to which another one refers, or an extension.
 	BatchJobs, BatchGroups int
 	// MaxAttempts is how often a job is tried before it is given up, unless its message says. An attempt that was lost
 	// with its worker counts. Defaults to the worker's; negative: no limit.
 	MaxAttempts int
-	// OnGiveUp says what becomes of a job that has used them up. Defaults to ToDeadLetters.
+	// OnGiveUp says what becomes of a job that has used up its attempts. Defaults to ToDeadLetters.
 	OnGiveUp GiveUp
 	// DeadLetterQueue is another queue, to which a job moves in place of the dead letters, in the transaction that ends
 	// its last attempt: to the end of the group with the same id there, under a new id. A handler works it there as any
@@ -89,15 +89,15 @@ type Queue struct {
 	// AbandonAfter is how long a handler may go on after its context has ended; see Worker.AbandonAfter. Defaults to
 	// the worker's; negative: for ever.
 	AbandonAfter time.Duration
-	// Relaxed has the completion of jobs not wait for the server's disk, nor for its standbys: one group that is always
-	// busy, or a slow disk, does many times as much. Such a commit has synchronous_commit off, whatever the handler
-	// sets.
+	// Relaxed says that the completion of jobs does not wait for the server's disk, nor for its standbys: one group
+	// that is always busy, or a slow disk, does many times as much. Such a commit has synchronous_commit off, whatever
+	// the handler sets.
 	//
 	// A crash of the server, or a standby in its place, then undoes the last moments' completions, three times its
 	// wal_writer_delay at most, each together with all that its handler wrote through the transaction, what it enqueued
 	// there too. Those jobs run again, in order, although Hooks.Settled was told that they had succeeded; some are
-	// charged with a lost attempt first. Nothing that another durable commit came after is undone, and a worker's
-	// crash undoes nothing. Effects elsewhere happen again.
+	// charged with a lost attempt first. A commit that a durable one has followed is not undone, and a worker's crash
+	// undoes nothing. Effects elsewhere happen again.
 	//
 	// What other clients enqueue stays as durable as before, and so is what is recorded of attempts that fail or
 	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
@@ -115,8 +115,8 @@ type Queue struct {
 	// in turn, by the time that they have used, and the groups of a share have its turns: so one with 10,000 groups
 	// gets no more than one with 10 that want as much. It is called whenever the worker finds or is told of a group,
 	// by several goroutines at once, and they wait for it: it should be quick, and always say the same of a group. If
-	// it panics the group belongs to share "", and the first panic is logged. Of a queue's shares, 1,024 are told apart
-	// that have groups waiting or running at once; those beyond count as one. Defaults to one share.
+	// it panics the group belongs to share "", and the first panic is logged. Up to 1,024 shares of a queue that have
+	// groups waiting or running at once are told apart; those beyond count as one. Defaults to one share.
 	Share func(groupID string) string
 	// Weights says by share how many times as much of the lanes' time it gets as one with weight 1, which is the
 	// default: from 1 to MaxWeight.
@@ -154,7 +154,7 @@ func (q *Queue) validate() error {
 	return validLanes(q.MinLanes, q.MaxLanes)
 }
 
-// withDefaults returns the queue with the worker's settings for those that it has not.
+// withDefaults returns the queue with the worker's settings in place of those that it does not set.
 func (q Queue) withDefaults(w *Worker) Queue {
 	q.MaxAttempts = cmp.Or(q.MaxAttempts, w.MaxAttempts, DefaultMaxAttempts)
 	if q.MaxAttempts < 0 {

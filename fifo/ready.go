@@ -96,7 +96,7 @@ func (c *crew) scoutLost(look time.Time) bool {
 	if c.beside.scoutHungUp() {
 		return true
 	}
-	lost := c.beside.scoutLost.Load() // after that question: who loses a connection notes it first
+	lost := c.beside.scoutLost.Load() // read after that question: whoever loses a connection first notes it here
 	return lost != nil && !look.After(*lost)
 }
 

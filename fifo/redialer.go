@@ -20,7 +20,7 @@ type redialer struct {
 	who    string
 	last   *atomic.Pointer[setback]   // the error that it waited for last
 	lost   *atomic.Pointer[time.Time] // when there was no connection last; nil: nobody asks
-	lanes  func() int                 // how many have no connection; of a lane's only
+	lanes  func() int                 // how many lanes have no connection; only for a lane's
 	failed int                        // attempts that failed in a row
 }
 
@@ -38,7 +38,7 @@ func (r *redialer) lose() {
 	}
 }
 
-// wait logs the error, with a limiter once a second, and sleeps a little longer each time, unless ctx ends.
+// wait logs the error, once a second if there is a limiter, and sleeps a little longer each time, unless ctx ends.
 func (r *redialer) wait(ctx context.Context, err error, of *limiter) {
 	if ctx.Err() != nil {
 		return

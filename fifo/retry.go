@@ -20,8 +20,8 @@ func Backoff(first, limit time.Duration) func(job *Job, err error) time.Duration
 }
 
 // DefaultRetry is the Retry of a Worker that has none: Backoff from a second up to 5 minutes. A job whose first attempt
-// was lost with its worker is tried again at once, because most often the worker is at fault and not the job. One of
-// your own is asked about such a job as well, with ErrLost, so it can have a job that kills its workers wait.
+// was lost with its worker is tried again at once, because most often the worker is at fault and not the job. A Retry
+// of your own is asked about such a job as well, with ErrLost, so it can let a job that kills its workers wait.
 func DefaultRetry(job *Job, err error) time.Duration {
 	if job.Attempt() == 1 && errors.Is(err, ErrLost) {
 		return 0
@@ -31,8 +31,8 @@ func DefaultRetry(job *Job, err error) time.Duration {
 
 var defaultBackoff = Backoff(time.Second, 5*time.Minute)
 
-// DefaultMaxAttempts is how often a job is tried if neither the message nor the worker says. With DefaultRetry a group
-// waits for up to eight and a half minutes before its head becomes a dead letter.
+// DefaultMaxAttempts is how often a job is tried if neither the message nor the worker says how often. With
+// DefaultRetry a group waits for up to eight and a half minutes before its head becomes a dead letter.
 const DefaultMaxAttempts = 10
 
 // RetryAfter wraps the error that a handler returns: the next attempt is made after d, at most MaxDelay, whatever

@@ -17,7 +17,7 @@ import (
 //	client.Queue("orders").Group("customer-7")
 //
 // It is a plain value, made by Client.Queue, which can be copied and kept. An empty name never means all: each verb
-// returns ErrInvalidID, before any SQL, for a queue or group that cannot be. The zero Scope is of no queue.
+// returns ErrInvalidID, before any SQL, for a queue or group with an invalid name. The zero Scope is of no queue.
 //
 // A verb that changes something does so in a transaction of its own at READ COMMITTED, whatever the database's default
 // is: it waits for others that change the same rows, or passes over them, and does not fail. With In or InPgx it is
@@ -32,7 +32,7 @@ type Scope struct {
 	queue  string
 	group  string // "": not of one
 	level  level
-	found  bool // the database has told of the group: its id is what it is
+	found  bool // the group's id comes from the database, and is not checked
 
 	in *callerTx // nil: on the client's pool
 }
@@ -44,7 +44,7 @@ type callerTx struct {
 	err   error  // why it cannot be used
 }
 
-// A level says how much a Scope has.
+// A level says how much a Scope covers.
 type level int
 
 const (
@@ -59,16 +59,15 @@ func (s Scope) Group(id string) Scope {
 	return s
 }
 
-// groupOf is Group for one that the database has told of: it may have been written by hand.
+// groupOf is Group for an id from the database: a job that was written by hand may have an invalid one.
 func (s Scope) groupOf(id string) Scope {
 	s = s.Group(id)
 	s.found = true
 	return s
 }
 
-// In returns the Scope whose verbs run in a transaction of database/sql or bun. What is announced to workers is
-// announced when tx has committed, as with EnqueueTx. For a nil tx the verbs return an error, if they have anything to
-// do.
+// In returns the Scope whose verbs run in a transaction of database/sql or bun. Workers are told when tx has committed,
+// as with EnqueueTx. For a nil tx the verbs return an error, if they have anything to do.
 func (s Scope) In(tx Tx) Scope {
 	plain, err := plainTx(tx)
 	s.in = &callerTx{db: sqlQuerier{plain}, err: err}
@@ -142,8 +141,8 @@ func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, ar
 	return s.failed(verb, each(ctx, s.in.db, s.client.schema.Qualify(sql), f, args...))
 }
 
-// onPool calls f with a connection of the pool, if nothing is wrong with that, the Scope or the schema. What verbs send
-// are parameters, whatever the syntax of strings is.
+// onPool calls f with a connection of the pool, if nothing is wrong with that, the Scope or the schema. Verbs send
+// parameters, so the syntax of strings does not matter.
 func (s Scope) onPool(ctx context.Context, verb string, f func(*pgxpool.Conn) error) error {
 	if err := s.validate(); err != nil {
 		return err
@@ -159,8 +158,8 @@ func (s Scope) onPool(ctx context.Context, verb string, f func(*pgxpool.Conn) er
 	return f(conn)
 }
 
-// forget comes before a read of what other sessions do. A transaction goes on seeing what it has seen of that, until it
-// forgets it (PostgreSQL manual, "The Cumulative Statistics System").
+// forget comes before a read of what other sessions do: a transaction that has read that once sees the same again,
+// until it forgets it (PostgreSQL manual, "The Cumulative Statistics System").
 func (s Scope) forget(ctx context.Context, verb string) error {
 	if s.in == nil {
 		return nil
@@ -195,7 +194,7 @@ func (s Scope) alter(ctx context.Context, verb, sql string, args ...any) (xid in
 	return xid, err
 }
 
-// together has several changes made in one transaction.
+// together makes several changes in one transaction.
 func (s Scope) together(ctx context.Context, verb string, changes func(Scope) error) error {
 	if s.in != nil {
 		return changes(s)
@@ -213,7 +212,7 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 	})
 }
 
-// announce has add tell workers of what the transaction xid has changed: now, or when it has committed.
+// announce tells workers what add adds, which the transaction xid has changed: now, or when it has committed.
 func (s Scope) announce(xid int64, add func(hints)) {
 	switch a := &s.client.announce; {
 	case s.in == nil:

@@ -170,7 +170,7 @@ func (s *seat) step(
 	return hold, settled, err
 }
 
-// done is done with the turns of a claim, but for those that go on, or were put back.
+// done ends the turns of a claim, except those that go on or were put back.
 func (s *seat) done(claim []place) {
 	for i := range claim {
 		if p := &claim[i]; !p.kept {

@@ -25,7 +25,7 @@ type Settings struct {
 	// Limit is how many jobs of the queue may run at once, over all processes; a batch counts as one. Defaults to 0, no
 	// limit; at most MaxLimit.
 	//
-	// It holds for every claim that begins when Configure or Reconfigure has returned (in a transaction of the
+	// It holds for every claim that begins after Configure or Reconfigure has returned (in a transaction of the
 	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
 	// ended, more than Limit may run: as many as the highest limit under which one of those jobs began; or, if some
 	// began without a limit, all of those, and Limit others beside them.
@@ -41,7 +41,7 @@ type Settings struct {
 	// client's pool, so a group starts as many jobs a second as the disk flushes. If the pool has no connection for
 	// that within a second, the job is given back, and its group rests for a moment. A batch has one job there.
 	//
-	// Room that another process leaves is found within a PollInterval.
+	// A place that a job of another process has left is found within a PollInterval.
 	//
 	// A change holds as that of Limit does: never more run than the former or the new one says, whichever is higher,
 	// and when what runs by then has ended, no more than the new one. A queue that has had more than 1 goes on marking
@@ -218,7 +218,7 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 		case again:
 			return s.failed(verb, fmt.Errorf("%w: others change them at the same time", ErrConflict))
 		}
-		// Somebody else has made them those of from since.
+		// Somebody else has since set them to those of from.
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
-// The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo"
-// and run in psql as they are, but for enqueue_new.sql and enqueued.sql.
+// The statements that carry the guarantees, each with its contract on top. They are written for the schema "pgfifo" and
+// run in psql as they are, except enqueue_new.sql and enqueued.sql.
 //
 //go:embed sql/*.sql
 var files embed.FS

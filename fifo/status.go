@@ -27,14 +27,14 @@ type Status struct {
 	// transaction, that is of the job. If the session is another role's, ClientAddr and HeldSince are empty, unless
 	// your role is a member of that one or of pg_read_all_stats. All four are empty for a head that somebody changes in
 	// a savepoint (as all that a handler does) or has changed in a prepared transaction: PostgreSQL does not say who.
-	// In a queue with Settings.SessionLease it is the one session that holds all such groups of the worker: to end it
+	// In a queue with Settings.SessionLease it is the one session that holds all such groups of the worker: ending it
 	// ends them all, see Terminate. HeldSince is the claim then, for everybody to see.
 	PID             int
 	ApplicationName string
 	ClientAddr      string
 	HeldSince       time.Time
 
-	JobID int64 // the job that State, Since and Reason are about: the head, but for WhyJob
+	JobID int64 // the job that State, Since and Reason are about: the head, except by WhyJob
 	Ahead int   // jobs of the group before that one; at most MaxQueued are counted
 	State State // the one reason why it does not run, or Held
 	// Since is when the job became Held, Paused or Dead; zero: not known. For Due and OverLimit it is the time from
@@ -55,14 +55,14 @@ func (s *Status) Group() groups.Key { return groups.Key{Queue: s.Queue, GroupID:
 // MaxQueued is how many jobs of a group its Status counts at most: an exact count of a long group is slow.
 const MaxQueued = 10_000
 
-// A State is what a job is doing. Of several that are true it is the first in this order.
+// A State is what a job is doing. If several are true, it is the first in this order.
 type State int
 
 // States of the head of a group. Groups may be asked for Held, for Paused, or for both at once.
 const (
 	Held       State = iota + 1 // it is running, or somebody else has it locked
 	Paused                      // its group or queue is paused, or the group is blocked by a job (BlockGroup)
-	BackingOff                  // it has failed, and waits: for its next attempt, or by a Snooze or Unavailable since
+	BackingOff                  // it has failed, and waits: for its next attempt, or for a later Snooze or Unavailable
 	Delayed                     // it is to run later: the message says so, or its handler, with Snooze or Unavailable
 	OverLimit                   // it may run, but its queue or group runs as many jobs as the Settings say
 	Due                         // it may run, and nobody has taken it
@@ -91,14 +91,14 @@ func (s *State) UnmarshalText(text []byte) error { return stateWords.read(text, 
 // given states at once. For the groups whose heads fail, ask for all, and take those with Attempts. A page goes on
 // behind the whole group of its After, whatever id that has.
 //
-// It looks at heads. A job that runs behind one is not told of here: see WhyJob. There may be one with a
-// Settings.GroupLimit; and with a SessionLease, if a lower id was committed while it ran. The head is OverLimit then:
-// its group runs the one job that it may.
+// It looks at heads. It does not show a job that runs behind one: see WhyJob. There may be such a job with a
+// Settings.GroupLimit, and with a SessionLease if a lower id was committed while it ran. In the second case the head is
+// OverLimit: its group runs the one job that it may.
 //
-// Who holds a group it reads from the sessions of the server that it asks. A hot standby does not have the primary's: a
+// It reads who holds a group from the sessions of the server that it asks. A hot standby does not have the primary's: a
 // job that runs is Due there, or Held without a PID, and nothing is OverLimit.
 //
-// It reads one row per group and is not slowed down by long groups, but for a state it may have to pass over many
+// It reads one row per group and is not slowed down by long groups. To find a state it may have to pass over many
 // others. It returns ErrInvalidID also for a page whose After is no Cursor, and ErrInvalidState.
 func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []Status, err error) {
 	for _, state := range states {
@@ -117,7 +117,7 @@ func (s Scope) Groups(ctx context.Context, page Page, states ...State) (list []S
 	return s.groupsBehind(ctx, from, limit, states...)
 }
 
-// groupsBehind returns groups from the next job on, which is taken for the head of its group.
+// groupsBehind returns groups from the first job behind a position on. That job is taken for the head of its group.
 func (s Scope) groupsBehind(ctx context.Context, from position, limit int, states ...State) ([]Status, error) {
 	const verb = "list groups of"
 	if err := s.forget(ctx, verb); err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// A teller logs failed attempts, so many a second. Where everything fails, the rest says nothing new: it is counted.
-// Each level has its own: retries do not push out dead letters. The zero value is ready.
+// A teller logs up to tuning.Many failed attempts a second. Where everything fails, the rest says nothing new: it is
+// counted. Each level has a limit of its own: retries do not push out dead letters. The zero value is ready.
 type teller struct {
 	errors, warnings limiter
 	rollbacks        limiter // of handlers that have returned nil
 }
 
-// end logs what is not counted yet, and waits, briefly, for a count that is being logged.
+// end logs the counts that are not logged yet, and waits, briefly, for one that is being logged.
 func (t *teller) end(log *slog.Logger) {
 	briefly(func() {
 		t.errors.count(log, slog.LevelError)

@@ -40,7 +40,7 @@ func Unavailable(err error) error { return newVerdict[unavailable](err, "unavail
 // IsUnavailable reports whether an error says Unavailable: for the tests of a handler.
 func IsUnavailable(err error) bool { return says[unavailable](err) }
 
-// maxUnavailable bounds how long a group waits that Retry has wait. Probes come as often.
+// maxUnavailable bounds how long Retry lets a group wait. Probes come as often.
 const maxUnavailable = schedule.MaxPause
 
 // unavailable reports whether the job is given back because what it depends on is down.

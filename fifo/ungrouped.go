@@ -25,7 +25,7 @@ func ownGroup() string {
 	return string(ownGroupMark) + ownGroupEncoding.EncodeToString(id[:])
 }
 
-// isOwnGroup reports whether an id looks as if it was drawn. Of one that was not, but looks so, the group's row is
+// isOwnGroup reports whether an id looks as if it was drawn. If it was not drawn but looks so, the group's row is
 // deleted too early, and made again.
 func isOwnGroup(id string) bool { return len(id) == ownGroupBytes && id[0] == ownGroupMark }
 

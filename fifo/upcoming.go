@@ -10,9 +10,9 @@ import (
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
-// An upcoming is what a seat claims in the round trip that settles the jobs of the turn before. If those wait to be
-// settled or told of, for a lock, a trigger of the user's or a hook, what is upcoming does not: it is put back, for
-// other workers and for this one's other seats.
+// An upcoming is what a seat claims in the round trip that settles the jobs of the turn before. If a lock, a trigger of
+// the user's or a hook keeps those waiting, what is upcoming does not wait with them: it is put back, for other workers
+// and for this one's other seats.
 type upcoming struct {
 	turn    *schedule.Turn // nil: nothing is
 	claim   []place
@@ -43,7 +43,7 @@ func (s *seat) notClaimed(u upcoming, begun bool, err error) {
 	}
 }
 
-// putBack has others work what is upcoming. The same groups are given back with what is known of them by now.
+// putBack gives what is upcoming to others. The same groups are given back with what is known of them by now.
 func (s *seat) putBack(u upcoming) {
 	for i := range u.kept {
 		if p := &u.kept[i]; p.kept {
@@ -57,8 +57,8 @@ func (s *seat) putBack(u upcoming) {
 	}
 }
 
-// putBackIn does so after a while, unless it is called off before, once: done tells which. The same groups are locked
-// as long as the settlement waits.
+// putBackIn calls putBack after a while, unless done is called before; done reports whether it did. It does nothing for
+// the same groups, which are locked as long as the settlement waits. Call done once.
 func (s *seat) putBackIn(wait time.Duration, u upcoming) (done func() bool) {
 	if u.turn == nil || u.kept != nil {
 		return func() bool { return false }
@@ -94,10 +94,10 @@ func (s *seat) letGo(ctx context.Context, u upcoming, hold *lease.Hold) {
 	}
 }
 
-// aside runs what tells of an attempt, while what is upcoming is held. If that takes long, it is put back: a pause may
-// have come since the claim looked, and if its session ended now, an attempt would be counted of a job that has not
-// begun. The groups that were worked go on, too. Then aside waits all the same, and reports true. A tell whose
-// goroutine is ended is called again.
+// aside calls tell, which tells of an attempt, while what is upcoming is held. If tell takes long, what is upcoming is
+// put back: a pause may have come since the claim looked, and if its session ended now, an attempt would be counted of
+// a job that has not begun. The groups that were worked go on, too. Then aside waits all the same, and reports true. A
+// tell whose goroutine is ended is called again.
 func (s *seat) aside(
 	ctx context.Context, a *attempt, tell func(), worked []place, u upcoming, hold *lease.Hold,
 ) (late bool) {

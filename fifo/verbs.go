@@ -12,9 +12,9 @@ import (
 
 // RetryNow ends the delay or the backoff of a job: it runs as soon as its turn comes. That is at once if it is the head
 // of its group, nothing is paused, the queue and the group are under their limits, the queue is not probed
-// (Unavailable), and the server has refused nothing about the group (Stats.Troubles): then it may rest for half a
-// minute more. It keeps its attempts: one that has used them up, in a queue with BlockGroup, blocks its group when its
-// turn comes and does not run. Resume gives it new ones. Workers are told, as by Resume.
+// (Unavailable), and the server has refused nothing about the group (Stats.Troubles; such a group may rest for half a
+// minute more). The job keeps its attempts. If it has used them up in a queue with BlockGroup, it does not run when its
+// turn comes: it blocks its group. Resume gives it new ones. Workers are told, as by Resume.
 //
 // Like Delete, Bury and Edit it is for one job of the queue or group, in any place, and does not wait for a running
 // job. If it did nothing it returns an error that says why: ErrJobHeld for a job that is running, or that somebody else
@@ -83,9 +83,9 @@ func (s Scope) Edit(ctx context.Context, id int64, f func(job *Job) error) error
 	})
 }
 
-// one locks a job, passes it to read, unless that is nil, and calls change with its group, which returns the
-// transaction's id, or 0 if it could do nothing. Then it tells workers. If the job is not changed, the error says why.
-// While a claim may just be looking at the job, it tries again for a while, each time in a new transaction: so not in
+// one locks a job, passes it to read, unless that is nil, and calls change with its group. change returns the
+// transaction's id, or 0 if it could do nothing. Then one tells workers. If the job is not changed, the error says why.
+// While a claim may just be looking at the job, one tries again for a while, each time in a new transaction: so not in
 // the caller's.
 func (s Scope) one(
 	ctx context.Context, verb string, id int64, read func(row) error, change func(group Scope) (int64, error),
@@ -141,7 +141,7 @@ func (s Scope) oneNow(
 	}
 }
 
-// insteadOf says which verb is for a dead letter, by that for a job.
+// insteadOf says which verb to use for a dead letter, by the verb for a job.
 var insteadOf = map[string]string{
 	"retry":  "; to run it again, use Redrive",
 	"edit":   "; to change it and run it again, use Redrive of its group, with its id in IDs, and a Payload or Headers",

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A verdict is what a handler's error says of its job beside why: V tells of which kind it is.
+// A verdict is what a handler's error says of its job, besides why it failed. V is the kind of verdict.
 type verdict[V any] struct {
 	err   error
 	after time.Duration // of those that have one

@@ -7,10 +7,10 @@ import (
 )
 
 // Why tells why the head of a group does not run, or who runs it: State, and Reason for people. It is what was true a
-// moment ago. Which workers handle a queue the database does not know: a head that is Due waits for one, for a lane of
+// moment ago. The database does not know which workers handle a queue: a head that is Due waits for one, for a lane of
 // one, or because its workers try one job at a time (Unavailable, Stats.Probed). Somebody who changes the head by hand
-// holds it as well. On a hot standby it does not know who runs a job: see Groups. It returns ErrJobNotFound for a group
-// that has no jobs, also if it is paused (see Pauses), and ErrInvalidID for a queue.
+// holds it as well. On a hot standby Why does not know who runs a job: see Groups. It returns ErrJobNotFound for a
+// group that has no jobs, also if it is paused (see Pauses), and ErrInvalidID for a queue.
 func (s Scope) Why(ctx context.Context) (Status, error) {
 	if s.level != ofGroup {
 		return Status{}, fmt.Errorf("%w: Why is for a group", ErrInvalidID)
@@ -28,7 +28,7 @@ func (s Scope) Why(ctx context.Context) (Status, error) {
 // WhyJob is Why for a job of the queue or group. One that is Behind has the Status of its group, with Ahead: in a batch
 // it may be running together with the head. Where several jobs of a group may run at once (Settings.GroupLimit), one
 // that runs, or is the next to start, has a Status of its own, with Ahead. So has one that a worker's session runs
-// (Settings.SessionLease) when a lower id has come before it. Of one that is Dead only its own are told:
+// (Settings.SessionLease) when a lower id has come before it. For a job that is Dead only its own fields are set:
 // GroupID, JobID, Attempts, OldestAt, Since and LastFailure. It returns ErrJobNotFound for a job that is neither there
 // nor a dead letter: it is done, was deleted, or never was.
 func (s Scope) WhyJob(ctx context.Context, id int64) (Status, error) {
@@ -102,7 +102,7 @@ func (s *Status) state() State {
 	}
 }
 
-// Reason says State in a sentence, with what is known of it. Of the zero Status it says that there is no job.
+// Reason says State in a sentence, with what is known of it. For the zero Status it says that there is no job.
 func (s *Status) Reason() string {
 	if s.State == 0 {
 		return "there is no job in this Status: see the error of Why or WhyJob"

@@ -30,8 +30,8 @@ type Worker struct {
 	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
 	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
 	// pool's connections stay free for the application. The worker's own settings are made after AfterConnect, and win
-	// over it. Defaults to 10. Of queues with Settings.SessionLease it is how many jobs may have a transaction at once,
-	// and SessionConcurrency is how many run.
+	// over it. Defaults to 10. For queues with Settings.SessionLease it is how many jobs may have a transaction at
+	// once, and SessionConcurrency is how many run.
 	Concurrency int
 	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. One
 	// connection holds their groups. Concurrency more are for their transactions: a handler has one from the first call
@@ -49,9 +49,9 @@ type Worker struct {
 	// with its worker counts. Defaults to DefaultMaxAttempts; negative: no limit.
 	MaxAttempts int
 	// Retry returns how long to wait before the next attempt of a job whose attempt number job.Attempt() has failed
-	// with err; ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means at once,
-	// and more than MaxDelay means MaxDelay. See Backoff. The lane waits for it, so it should be quick. Defaults to
-	// DefaultRetry.
+	// with err, which is ErrLost if the attempt died with its worker. The rest of the group waits too. 0 or less means
+	// at once, and more than MaxDelay means MaxDelay. See Backoff. The lane waits for it, so it should be quick.
+	// Defaults to DefaultRetry.
 	Retry func(job *Job, err error) time.Duration
 	// JobTimeout is how long a handler may run before its context is cancelled with ErrJobTimeout. A job is an open
 	// transaction, unless its queue has Settings.SessionLease, and a long one keeps vacuum from cleaning up in the
@@ -76,10 +76,10 @@ type Worker struct {
 	// ended before, after JobTimeout say. If it returns nil, the job is done. Defaults to 20 seconds; negative: cancel
 	// at once.
 	DrainTimeout time.Duration
-	// Heartbeat is how long a connection that a handler leaves alone says nothing at most: the worker sends something
-	// twice as often. It and the next two bound how long a dead or silent worker can keep a group, and how soon its
-	// handlers learn of it; the package's documentation, under Silence, says what follows from them. Defaults to 1
-	// second; at least 1 millisecond.
+	// Heartbeat is the longest time that a connection which a handler leaves alone says nothing: the worker sends
+	// something twice in that time. It and the next two bound how long a dead or silent worker can keep a group, and
+	// how soon its handlers learn of it; the package's documentation, under Silence, says what follows from them.
+	// Defaults to 1 second; at least 1 millisecond.
 	Heartbeat time.Duration
 	// Silence is how long the server may leave a heartbeat unanswered before the handler's context is cancelled. It is
 	// also how long a cancelled statement may take to end before its connection is given up, and the longest timeout
@@ -96,16 +96,16 @@ type Worker struct {
 	// valid UTF-8, or has a NUL. Defaults to the pool's application_name, or to "pgfifo host:pid" if that has none, in
 	// which a long host is cut.
 	Name string
-	// SweepInterval is how often this worker tries to do the housekeeping that one does for all at a time; it passes
-	// when another one is at it. A sweep collects the rows of idle groups, and drops deduplication ids that have
-	// expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing group rows
-	// need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
+	// SweepInterval is how often this worker tries to do the housekeeping that one worker at a time does for all; it
+	// does nothing while another one is at it. A sweep collects the rows of idle groups, and drops deduplication ids
+	// that have expired and dead letters, of any queue, that are older than its Settings.DeadLetterRetention. Missing
+	// group rows need no sweep: looking for work makes them. Defaults to 1 minute; negative: never.
 	//
 	// Each time, every worker also looks for foreign keys that refer to jobs or queue_groups, and logs a warning once
 	// for each: a row that refers to a running job hides which worker has that job.
 	//
-	// Besides, it looks for queues that it does not handle, of which nobody may know: a name with a typo. If the job at
-	// the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is
+	// It also looks for queues that it does not handle, of which nobody may know: a name with a typo, say. If the job
+	// at the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is
 	// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other
 	// workers handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is
 	// true, those that do may be late, or gone. The first group is the one whose id sorts first; the others are not
@@ -174,7 +174,7 @@ func (w *Worker) SetLanes(queue string, minLanes, maxLanes int) error {
 func (w *Worker) withDefaults() (settings, error) {
 	s := settings{
 		kind: transaction, lanes: w.concurrency(),
-		// twice the first, and grace more than the second, are no overflow
+		// neither twice poll nor drain plus grace may overflow
 		poll:  min(cmp.Or(w.PollInterval, time.Second), math.MaxInt64/4),
 		drain: min(max(cmp.Or(w.DrainTimeout, 20*time.Second), 0), math.MaxInt64-grace),
 		sweep: cmp.Or(w.SweepInterval, time.Minute), groupIdle: cmp.Or(w.GroupIdle, 10*time.Minute),
@@ -225,9 +225,9 @@ func (w *Worker) sessionConcurrency() int { return cmp.Or(w.SessionConcurrency, 
 
 // Run works jobs until ctx is done. Then it takes no more, waits DrainTimeout for those running, cancels the contexts
 // of those that still run, which gives their jobs back, and returns nil if all handlers ended within 5 seconds. If
-// not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a
-// standby, say. In any case it returns 7 seconds after DrainTimeout at the latest, or 11 if the Logger blocks. What is
-// left behind, such as an abandoned handler that still runs, it names in an error that wraps ErrDrainTimeout.
+// not, it closes their connections. It does so, too, if the server does not answer: a COMMIT that waits for a standby,
+// say. In any case it returns 7 seconds after DrainTimeout at the latest, or 11 if the Logger blocks. It names what is
+// left behind, such as an abandoned handler that still runs, in an error that wraps ErrDrainTimeout.
 //
 // It returns an error at once if the worker or the database is not set up right: ErrInvalidWorker, ErrNoHandler,
 // ErrRunning, ErrConnections, ErrPooled, ErrStandby, ErrRights, ErrNonconforming, the errors of migrations.Check. A
@@ -274,7 +274,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		running.Go(func() { errs[i] = c.run(ctx) })
 	}
 	running.Wait()
-	crews[0].teller.end(log) // they have one
+	crews[0].teller.end(log) // they share one
 	if err = errs[0]; len(errs) > 1 {
 		err = errors.Join(errs...)
 	}
@@ -286,8 +286,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// RunOne works one job, if any may run now, and reports whether it did. Of a queue with batches, too, it works only
-// one. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
+// RunOne works one job, if any may run now, and reports whether it did. It works only one job also of a queue with
+// batches. It is for tests and for cron: it dials a connection, looks at all groups, and closes the connection. The
 // handler's failure is recorded as by Run, and is not an error of RunOne. RunOne returns the errors that Run returns at
 // once, except ErrRunning; it does not look at MinLanes. If ctx ends meanwhile, the job is given back; a handler that
 // goes on for 5 seconds is abandoned, and the error wraps ErrDrainTimeout. That bounds handlers, and the hooks around
@@ -335,7 +335,7 @@ type Stats struct {
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // times that a job has stopped its group, see BlockGroup
 	Discarded int64 // jobs that were given up and deleted
-	Unknown   int64 // attempts that this worker lost with their connection, or abandoned but for JobTimeout
+	Unknown   int64 // attempts that this worker lost with their connection, or abandoned, except after JobTimeout
 	Lost      int64 // lost attempts, of any worker, that this one found and counted; they count as failed, too
 	Claims    int64 // groups tried
 	Missed    int64 // of those, how many had nothing to run or were held by others

@@ -4,7 +4,7 @@
 -- $1 queue, $2 ids, $3 where their rows are, as the claim told; see succeed.sql. Jobs behind the head of a group are
 -- not locked, so an operator may have moved or deleted one meanwhile. Then retry.sql and bury.sql would find no row,
 -- while COMMIT, which is on its way already, would keep what the other jobs wrote: an error (of a text that is no
--- number) stops it, and the batch is undone. One who keeps such a job locked is waited for, for a second.
+-- number) stops it, and the batch is undone. It waits a second for whoever keeps such a job locked.
 WITH there AS (
     SELECT 1
     FROM pgfifo.jobs

@@ -2,7 +2,7 @@
 -- lock, and may be stale when it arrives.
 --
 -- $1, $2, $3 the place (queue, group id, id) to start behind, $4 queue (NULL: all), $5 group id (NULL: all), $6 limit,
--- $7 count at most so many jobs a group, $8 only held groups, $9 only paused groups.
+-- $7 how many jobs of a group to count at most, $8 only held groups, $9 only paused groups.
 --
 -- Each step of the walk is one descent of the index, whatever plan is made: it reads the next head, and ends if that is
 -- outside the queue or the group.

@@ -1,7 +1,7 @@
 -- Finds a job by its id: its group, how many jobs of that are before it, and what it was given up with if it is a dead
 -- letter. For people: takes no lock, and may be stale when it arrives.
 --
--- $1 queue, $2 group id (NULL: any of the queue), $3 id, $4 count at most so many. No row: there is no such job.
+-- $1 queue, $2 group id (NULL: any of the queue), $3 id, $4 how many to count at most. No row: there is no such job.
 --
 -- In a queue of which several jobs of a group may run at once (most, or 0), running says how many do, and next whether
 -- all that are before this one do.

@@ -1,4 +1,4 @@
--- Deletes the rows of groups that were made for one job each. Run in the transaction that holds them, behind the
+-- Deletes the rows of groups that were made for one job each. Run in the transaction that holds them, after the
 -- statement that has deleted the jobs: one row, with how many there were.
 --
 -- $1 queue, $2 group ids.

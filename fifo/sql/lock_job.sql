@@ -1,5 +1,5 @@
--- Locks a job that is to be changed in this transaction, and returns its row. None: there is no such job, or it is
--- running: it has its row locked, and is not waited for; or this very transaction runs it; or a session does.
+-- Locks a job that is to be changed in this transaction, and returns its row. No row: there is no such job; or it is
+-- running, so its row is locked, and is not waited for; or this very transaction runs it; or a session does.
 --
 -- $1 queue, $2 group id, $3 id.
 --
@@ -17,7 +17,7 @@ WITH locked AS MATERIALIZED (
                      WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id)
           END IS NOT TRUE
     FOR NO KEY UPDATE SKIP LOCKED
-), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+), held AS MATERIALIZED ( -- what sessions run, asked after the locks
     SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
 )
 SELECT l.*

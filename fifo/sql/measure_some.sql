@@ -3,7 +3,7 @@
 -- rows.
 --
 -- $1 queue, from group id $2 to $3. more: there is more of either than was counted. Then the times are those of the
--- jobs that were counted, and of the $4 lowest ids of the schema: an id tells, but for redrives, when its job came.
+-- jobs that were counted, and of the $4 lowest ids of the schema: an id tells, except for redrives, when its job came.
 WITH counted AS (
     SELECT j.group_id, j.enqueued_at, j.run_at
     FROM pgfifo.jobs j

@@ -6,8 +6,8 @@
 -- that it has), $5 whether in the order of commits, as enqueue.sql has it. What is there already stays as it is.
 --
 -- It passes over what somebody has locked: a running job has its row locked, those behind it in a batch have not, and
--- succeed_batch.sql finds that they are gone. So it does over one that this very transaction runs, or a session: see
--- purge.sql.
+-- succeed_batch.sql finds that they are gone. It also passes over one that this very transaction runs, or a session:
+-- see purge.sql.
 --
 -- If a job that had a time is moved, a walk is requested, as in purge.sql.
 --
@@ -24,7 +24,7 @@ WITH locked AS MATERIALIZED (
                      WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id)
           END IS NOT TRUE
     FOR UPDATE SKIP LOCKED
-), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+), held AS MATERIALIZED ( -- what sessions run, asked after the locks
     SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
 ), waiting AS (
     SELECT l.group_id, l.id, l.to_group FROM locked l WHERE l.id NOT IN (SELECT held.id FROM held)

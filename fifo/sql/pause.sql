@@ -2,8 +2,8 @@
 -- microseconds, and how many jobs it has. What is paused already gets the new reason, and keeps its time: it may be
 -- later than this statement's, of a pause that this one has waited for, or of a clock that was set back.
 --
--- $1 queue, $2 group id ('': the queue), $3 reason, $4 count at most so many jobs. It locks no row of a job or group,
--- so it never waits for a running job. Each claim looks here, so none that begins after the commit starts a job.
+-- $1 queue, $2 group id ('': the queue), $3 reason, $4 how many jobs to count at most. It locks no row of a job or
+-- group, so it never waits for a running job. Each claim looks here, so none that begins after the commit starts a job.
 WITH pause AS (
     INSERT INTO pgfifo.pauses (queue, group_id, reason)
     VALUES ($1, $2, $3)

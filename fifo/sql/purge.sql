@@ -1,7 +1,7 @@
 -- Deletes the jobs that wait, and tells how many those were. xid is the transaction's id. It passes over what somebody
--- has locked: a running job has its row locked, those behind it in a batch have not. So it does over one that this very
--- transaction runs, or a session: see lock_job.sql. One that a session has claimed since this statement began stays,
--- and is locked until the transaction ends.
+-- has locked: a running job has its row locked, those behind it in a batch have not. It also passes over one that this
+-- very transaction runs, or a session: see lock_job.sql. One that a session has claimed since this statement began
+-- stays, and is locked until the transaction ends.
 --
 -- If a job that had a time is deleted, one that stays may have been due behind it for a while: a walk is requested
 -- (take_out.sql).
@@ -17,7 +17,7 @@ WITH locked AS MATERIALIZED (
                      WHERE g.queue = j.queue AND g.group_id = j.group_id AND g.job = j.id)
           END IS NOT TRUE
     FOR UPDATE SKIP LOCKED
-), held AS MATERIALIZED ( -- what sessions run, asked behind the locks
+), held AS MATERIALIZED ( -- what sessions run, asked after the locks
     SELECT pgfifo.held_by_sessions($1, $2) AS id FROM locked HAVING pg_catalog.count(*) > 0
 ), waiting AS (
     SELECT l.queue, l.group_id, l.id FROM locked l WHERE l.id NOT IN (SELECT held.id FROM held)

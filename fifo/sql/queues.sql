@@ -1,7 +1,7 @@
 -- Lists the names of the queues that have jobs, dead letters or settings, each once, in order.
 --
 -- It skips from name to name in the primary keys of jobs and of dead letters: one index probe a queue, whatever the
--- backlog. Of both it reads no column but those of the key, which a worker may read, too.
+-- backlog. It reads only the key's columns of both, which a worker may read, too.
 WITH RECURSIVE live AS (
     (SELECT j.queue FROM pgfifo.jobs j ORDER BY j.queue, j.group_id, j.id LIMIT 1)
     UNION ALL

@@ -4,7 +4,7 @@
 -- payloads, $5 headers (NULL: none has any), all of one length. A row for each message: its number, and whether it has
 -- replaced what was there.
 --
--- What is replaced and what is not is said at the function, which does what a producer has no right to do.
+-- The function says what is replaced and what is not. It does what a producer has no right to do.
 SELECT m.n, pgfifo.replace_waiting(m.queue, m.group_id, m.key, m.payload, m.headers::jsonb, statement_timestamp())
        AS replaced
 FROM unnest($1::text[], $2::text[], $3::bytea[], $4::bytea[], $5::text[])

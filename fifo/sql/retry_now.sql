@@ -1,4 +1,4 @@
--- Lets a job that is delayed or backs off run as soon as its turn comes. Run behind lock_job.sql.
+-- Lets a job that is delayed or backs off run as soon as its turn comes. Run after lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id. xid is the transaction's id. The time is kept, so that workers which are not told find
 -- the job when they look for what is due.

@@ -4,7 +4,7 @@
 -- $1 queue, $2 ids, $3 where their rows are, as the claim told; see succeed.sql. Jobs behind the head of a group are
 -- not locked, so an operator may have moved or deleted one meanwhile, by Purge say, or a producer replaced it. Then the
 -- rows are fewer, and the batch must be undone: its COMMIT is on the way already, so it is an error (of a text that is
--- no number) that stops it. Who does that in a transaction that he keeps open is waited for, for a second.
+-- no number) that stops it. It waits a second for whoever does that in a transaction that he keeps open.
 WITH done AS (
     DELETE FROM pgfifo.jobs
     WHERE ctid = ANY ($3::tid[]) AND queue = $1 AND id = ANY ($2::bigint[])

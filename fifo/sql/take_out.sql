@@ -1,11 +1,11 @@
--- Takes a job out of its group, into the dead letters or for good. Run behind lock_job.sql.
+-- Takes a job out of its group, into the dead letters or for good. Run after lock_job.sql.
 --
 -- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
 -- stay as they are), $6 how many failures to keep. xid is the transaction's id. Failures that are no list, written by
 -- hand, are none.
 --
--- A DELETE wants a stronger lock than that: a transaction that has just referred to the job by a foreign key is in its
--- way. It is not waited for: no row.
+-- A DELETE wants a stronger lock than lock_job.sql takes: a transaction that has just referred to the job by a foreign
+-- key is in its way. It is not waited for: no row.
 --
 -- A dead letter that a trigger of the user's keeps from being made is an error (of a text that is no boolean).
 --

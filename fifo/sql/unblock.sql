@@ -1,5 +1,5 @@
--- Undoes the blocks whose jobs are gone, and leaves the pauses that an operator has made. Run behind what has taken
--- jobs away, in its transaction: with a new snapshot, it sees a block that was made while that looked.
+-- Undoes the blocks whose jobs are gone, and leaves the pauses that an operator has made. Run after what has taken jobs
+-- away, in its transaction: with a new snapshot, it sees a block that was made while that looked.
 --
 -- $1 queue, $2 group id (NULL: the whole queue). It locks the rows first. So it waits for an operator who is pausing
 -- one of the groups, and then sees that pause.
