@@ -27,8 +27,8 @@ type Hooks struct {
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
 	// with an err for which errors.Is(err, ErrLost) is true. Its ctx does not end, and has the values of the one that
 	// Job returned for that attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The
-	// lane waits for the hook. After 50 ms it gives back the group that it holds next, and the one that it has worked
-	// goes on elsewhere: calls for jobs of one group may overlap then.
+	// lane waits for the hook. After 50 ms it gives back the group that it has claimed next, and other lanes may take the
+	// one that it has worked: calls for jobs of one group may overlap then.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;
@@ -44,7 +44,7 @@ const (
 	Succeeded Outcome = iota // the job is done and gone
 	Retried                  // the attempt failed; the job is tried again in its place
 	Buried                   // the attempt failed and the job is a dead letter, or in the DeadLetterQueue
-	Returned                 // the job is back in place, no attempt counted: the worker stops, or its batch failed
+	Returned                 // the job is back in place, no attempt counted: see Stats.Returned
 	Snoozed                  // the handler has given the job back until later, no attempt counted
 	Blocked                  // the job blocks its group: its attempts are used up, or see JSON; see BlockGroup
 	Discarded                // the attempt failed, was the last one, and the job is gone; see Discard

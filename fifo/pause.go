@@ -20,7 +20,8 @@ type Pause struct {
 	Job int64 `bun:"job,nullzero"`
 	// ByHand says that an operator has paused it, whether a job blocks it as well or not.
 	ByHand bool `bun:"by_hand,notnull,default:true"`
-	// Limited is false of every pause. It is for queries of your own: a row with true says that a queue has a limit.
+	// Limited is false of every pause. In queries of your own, leave out the rows with true: they are no pauses, but
+	// mark the queues that have a limit.
 	Limited bool `bun:"limited,pk"`
 }
 

@@ -99,8 +99,8 @@ type Queue struct {
 	// charged with a lost attempt first. A commit that a durable one has followed is not undone, and a worker's crash
 	// undoes nothing. Effects elsewhere happen again.
 	//
-	// What other clients enqueue stays as durable as before, and so is what is recorded of attempts that fail or
-	// snooze, and of the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
+	// What other clients enqueue stays as durable as before. So do the records of attempts that fail or snooze, and of
+	// the jobs that share a batch with one. No fencing token (Job.Fence) is given out again.
 	Relaxed bool
 	// MinLanes is how many of the worker's lanes are kept for this queue: other queues do not use them, so this many
 	// jobs of the queue can begin without waiting for jobs of other queues to end. All queues of one lease together may

@@ -39,14 +39,14 @@ func (r *redialer) lose() {
 }
 
 // wait logs the error, once a second if there is a limiter, and sleeps a little longer each time, unless ctx ends.
-func (r *redialer) wait(ctx context.Context, err error, of *limiter) {
+func (r *redialer) wait(ctx context.Context, err error, limit *limiter) {
 	if ctx.Err() != nil {
 		return
 	}
 	err = eachLineOnce(err)
-	if of == nil || of.allow(1, nil) {
+	if limit == nil || limit.allow(1, nil) {
 		attrs := []any{"who", r.who}
-		if of != nil && r.lanes != nil {
+		if limit != nil && r.lanes != nil {
 			attrs = append(attrs, "lanes", r.lanes())
 		}
 		r.log.Warn("pgfifo: trouble with the database; trying again", append(attrs, "error", err)...)

@@ -27,8 +27,8 @@ type Settings struct {
 	//
 	// It holds for every claim that begins after Configure or Reconfigure has returned (in a transaction of the
 	// caller's: after its commit), whether its worker has heard of it or not. What runs by then goes on. Until it has
-	// ended, more than Limit may run: as many as the highest limit under which one of those jobs began; or, if some
-	// began without a limit, all of those, and Limit others beside them.
+	// ended, more than Limit may run: as many as the highest limit under which one of those jobs began. Jobs that began
+	// without a limit do not count: Limit others may run beside them.
 	Limit int
 	// GroupLimit is how many jobs of a group may run at once, over all processes. Defaults to 1; at most
 	// MaxGroupLimit. With more than 1 they start in order: a job starts only when every job before it in its group
@@ -49,8 +49,8 @@ type Settings struct {
 	GroupLimit int
 	// SessionLease gives the queue another lease, for long jobs. A job runs without an open transaction then, and any
 	// number of them share one connection of their worker. What is promised is the same; see the package's
-	// documentation, under Long jobs, for when to take it. It is not for a queue with a GroupLimit, nor for one that
-	// had one.
+	// documentation, under Long jobs, for when to take it. A queue that has a GroupLimit above 1, or had one,
+	// cannot get it.
 	//
 	// A worker learns it when Run begins. One that runs when it is changed goes on with the lease that it has, beside
 	// others with the new one: neither takes a group that the other has. It logs a warning once in its SweepInterval,

@@ -16,7 +16,7 @@ const minSnooze = 100 * time.Millisecond
 // d is at least a tenth of a second and at most MaxDelay: a d outside that counts as the nearer bound. A nil err stands
 // for "snoozed". In a BatchError it is for the jobs that this names. A BatchHandler that returns it without a
 // BatchError snoozes the first job of each group of the batch: what it wrote is undone, and nothing runs again one at a
-// time. DeadLetter around it, or in it, has the last word, and a panic with it is a panic.
+// time. If the error also says DeadLetter, that wins. A panic with it is a panic.
 func Snooze(d time.Duration, err error) error { return newVerdict[snooze](err, "snoozed", d) }
 
 // AsSnooze reports whether an error says Snooze, and for how long: the d that Snooze was given. It is for the tests of

@@ -25,8 +25,8 @@ type Status struct {
 	Held        bool  // a worker runs the head, or somebody who changes it has it locked
 	// Who holds it, read from the lock itself: PostgreSQL's session of the worker. HeldSince is the start of its
 	// transaction, that is of the job. If the session is another role's, ClientAddr and HeldSince are empty, unless
-	// your role is a member of that one or of pg_read_all_stats. All four are empty for a head that somebody changes in
-	// a savepoint (as all that a handler does) or has changed in a prepared transaction: PostgreSQL does not say who.
+	// your role is a member of that one or of pg_read_all_stats. All four are empty for a head that is locked in a
+	// savepoint (by a verb in a handler's transaction, say) or by a prepared transaction: PostgreSQL does not say who.
 	// In a queue with Settings.SessionLease it is the one session that holds all such groups of the worker: ending it
 	// ends them all, see Terminate. HeldSince is the claim then, for everybody to see.
 	PID             int

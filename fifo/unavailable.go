@@ -8,8 +8,8 @@ import (
 // back and no attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".
 //
 // If each group depends on something of its own, a tenant's endpoint say, return a plain error, RetryAfter or Snooze.
-// Unavailable slows down the whole queue: a group whose endpoint is up waits behind those whose are down, up to 5
-// seconds for each: a minute for 12.
+// Unavailable slows down the whole queue: a group whose endpoint is up waits behind each one whose endpoint is
+// down, for up to 5 seconds: a minute for 12.
 //
 // The group waits as the queue's Retry says, but a tenth of a second at least, and 5 seconds at most. For Retry each
 // time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a
@@ -33,7 +33,7 @@ import (
 // Jobs that ran when probing began go on, and say nothing either. Other queues do not wait, each worker probes for
 // itself, and RunOne never does. See Stats.Probed.
 //
-// For a BatchHandler it is as with Snooze. DeadLetter around it, or in it, has the last word, and a panic with it is a
+// For a BatchHandler it is as with Snooze. If the error also says DeadLetter, that wins. A panic with it is a
 // panic.
 func Unavailable(err error) error { return newVerdict[unavailable](err, "unavailable", 0) }
 

@@ -104,7 +104,7 @@ type Worker struct {
 	// Each time, every worker also looks for foreign keys that refer to jobs or queue_groups, and logs a warning once
 	// for each: a row that refers to a running job hides which worker has that job.
 	//
-	// It also looks for queues that it does not handle, of which nobody may know: a name with a typo, say. If the job
+	// It also looks for queues that it does not handle, and perhaps no worker does: a name with a typo, say. If the job
 	// at the head of such a queue's first group has been due for ten times SweepInterval, 10 minutes by default, and is
 	// neither held nor paused, the worker logs a warning: once for each queue in a Run. It cannot know what other
 	// workers handle. If "seen" is false in the log, none that handles the queue has looked at the group yet; if it is
@@ -331,7 +331,7 @@ type Stats struct {
 	Succeeded int64 // jobs done
 	Retried   int64 // failed attempts with another to come
 	Buried    int64 // jobs that became dead letters, or moved to a DeadLetterQueue
-	Returned  int64 // jobs whose attempt was given back: the worker stopped, or their batch failed
+	Returned  int64 // given back uncounted: the worker stops, Cancel, the batch failed or could not be completed
 	Snoozed   int64 // jobs that their handlers gave back until later
 	Blocked   int64 // times that a job has stopped its group, see BlockGroup
 	Discarded int64 // jobs that were given up and deleted

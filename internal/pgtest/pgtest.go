@@ -37,7 +37,7 @@ var (
 
 // waitingTests is how many tests run beside each other for each processor, unless -parallel says so: most of them wait
 // most of the time.
-const waitingTests = 3
+const waitingTests = 5
 
 // Main runs a package's tests and stops the server behind them.
 func Main(m *testing.M) {

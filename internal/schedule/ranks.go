@@ -29,12 +29,12 @@ type ranks struct {
 
 // front is the list that the next turn comes from.
 func (r *row) front() *[]*Turn {
-	longest := &r.lists[0]
+	oldest := &r.lists[0]
 	if len(r.fresh) > 0 {
-		longest = &r.fresh
+		oldest = &r.fresh
 	}
 	if r.ranked == 0 {
-		return longest
+		return oldest
 	}
 	if r.passed < guaranteed-1 {
 		p := MaxPriority
@@ -45,11 +45,11 @@ func (r *row) front() *[]*Turn {
 	}
 	for p := range r.lists {
 		list := &r.lists[p]
-		if len(*longest) == 0 || len(*list) > 0 && (*list)[0].came < (*longest)[0].came {
-			longest = list
+		if len(*oldest) == 0 || len(*list) > 0 && (*list)[0].came < (*oldest)[0].came {
+			oldest = list
 		}
 	}
-	return longest
+	return oldest
 }
 
 // pop takes the next turn.
