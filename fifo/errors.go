@@ -30,10 +30,10 @@ var ErrInvalidConfig = errors.New("fifo: invalid config")
 // Errors of scopes and lists, before any SQL.
 var (
 	// ErrInvalidID says that what a verb or a list is asked for is invalid. It is returned for a queue name or group id
-	// that is empty, longer than groups.MaxIDBytes, not valid UTF-8, or not printable. It is also returned for a text that PostgreSQL cannot have, in a Page, in Letters or as
-	// a reason; for a reason of more than MaxReasonBytes; for Letters that contradict each other, or that choose
-	// nothing for a verb that changes something; for a verb that is of a group only or of a queue only; and by Move to
-	// another schema.
+	// that is empty, longer than groups.MaxIDBytes, not valid UTF-8, or not printable. It is also returned for a text
+	// that PostgreSQL cannot have, in a Page, in Letters or as a reason; for a reason of more than MaxReasonBytes; for
+	// Letters that contradict each other, or that choose nothing for a verb that changes something; for a verb that is
+	// of a group only or of a queue only; and by Move to another schema.
 	ErrInvalidID = groups.ErrInvalidID
 	// ErrInvalidState is returned by Groups for a State that it cannot be asked for, and for a text that is no State.
 	ErrInvalidState = errors.New("fifo: invalid state")

@@ -44,7 +44,8 @@ func TestForgoneWrites(t *testing.T) {
 		}), true},
 		"pgx, copied": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()
-			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"attempt"}, pgx.CopyFromRows([][]any{{1}})))
+			rows := pgx.CopyFromRows([][]any{{1}})
+			return second(tx.CopyFrom(ctx, pgx.Identifier{"effects"}, []string{"attempt"}, rows))
 		}), true},
 		"committed": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()

@@ -27,8 +27,8 @@ type Hooks struct {
 	// Succeeded. An attempt that died with another worker is settled by the one that finds it, as one that has failed,
 	// with an err for which errors.Is(err, ErrLost) is true. Its ctx does not end, and has the values of the one that
 	// Job returned for that attempt, if a handler ran: also if that was abandoned, unless Job has not returned yet. The
-	// lane waits for the hook. After 50 ms it gives back the group that it has claimed next, and other lanes may take the
-	// one that it has worked: calls for jobs of one group may overlap then.
+	// lane waits for the hook. After 50 ms it gives back the group that it has claimed next, and other lanes may take
+	// the one that it has worked: calls for jobs of one group may overlap then.
 	Settled func(ctx context.Context, job *Job, outcome Outcome, err error)
 	// Overdue is called while a handler goes on although its context has ended: late ago, with the given cause
 	// (ErrJobTimeout, ErrShutdown, ErrCanceled, ErrLost). It comes after 1, 2, 4, ... seconds, and then once a minute;

@@ -71,8 +71,9 @@ type Message struct {
 	// A job that runs, that was tried, or that somebody is changing stays as it is. So does one that a worker has
 	// claimed and not begun, because a hook of the job before takes long. At REPEATABLE READ every job stays as it is,
 	// unless the same call has enqueued it. If a job stays, the message is dropped as a duplicate, and Receipt.Replaced
-	// is false. The id may still be remembered when the job is done: a message is a duplicate then, too. If the last message must not be lost, make the queue's
-	// DedupWindow shorter than Delay. When Replaced is false, enqueue the message again without a DedupID.
+	// is false. The id may still be remembered when the job is done: a message is a duplicate then, too. If the last
+	// message must not be lost, make the queue's DedupWindow shorter than Delay. When Replaced is false, enqueue the
+	// message again without a DedupID.
 	//
 	// In a batch of one group the jobs behind the first one wait, although the batch has them. If one is replaced, the
 	// batch may begin it as it was. Then the batch is undone, and runs again with the newer one. It waits for the

@@ -49,8 +49,8 @@ type Settings struct {
 	GroupLimit int
 	// SessionLease gives the queue another lease, for long jobs. A job runs without an open transaction then, and any
 	// number of them share one connection of their worker. What is promised is the same; see the package's
-	// documentation, under Long jobs, for when to take it. A queue that has a GroupLimit above 1, or had one,
-	// cannot get it.
+	// documentation, under Long jobs, for when to take it. A queue that has a GroupLimit above 1, or had one, cannot
+	// get it.
 	//
 	// A worker learns it when Run begins. One that runs when it is changed goes on with the lease that it has, beside
 	// others with the new one: neither takes a group that the other has. It logs a warning once in its SweepInterval,

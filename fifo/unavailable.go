@@ -8,8 +8,8 @@ import (
 // back and no attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".
 //
 // If each group depends on something of its own, a tenant's endpoint say, return a plain error, RetryAfter or Snooze.
-// Unavailable slows down the whole queue: a group whose endpoint is up waits behind each one whose endpoint is
-// down, for up to 5 seconds: a minute for 12.
+// Unavailable slows down the whole queue: a group whose endpoint is up waits behind each one whose endpoint is down,
+// for up to 5 seconds: a minute for 12.
 //
 // The group waits as the queue's Retry says, but a tenth of a second at least, and 5 seconds at most. For Retry each
 // time in a row counts as one more attempt, as far as this worker knows; Attempts does not grow. A RetryAfter or a
