@@ -265,8 +265,12 @@ func TestBatchThatIsLostBehindAFailure(t *testing.T) {
 
 // If the connection is, the next job of a batch does not begin: its group is free, and may be another worker's.
 func TestBatchWhoseConnectionIsLostBehindAFailure(t *testing.T) {
-	b := newEffects(t)
-	b.ledger.unordered = true
+	overLeases(t, testBatchWhoseConnectionIsLostBehindAFailure)
+}
+
+func testBatchWhoseConnectionIsLostBehindAFailure(t *testing.T, by lease) {
+	b := by.on(newEffects(t))
+	b.ledger.unordered, b.ledger.overlaps = true, true
 	b.sendMany("q", 3, 1)
 	var first, armed, cut, began atomic.Bool
 	pool := b.pooled(func(cfg *pgxpool.Config) {

@@ -63,6 +63,10 @@ func TestForgoneWrites(t *testing.T) {
 			defer func() { _ = tx.Rollback(ctx) }()
 			return exec(ctx, tx, "SELECT 1")
 		}), false},
+		"copied out": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
+			defer func() { _ = tx.Rollback(ctx) }()
+			return exec(ctx, tx, "COPY (SELECT 1) TO STDOUT")
+		}), false},
 		"a statement had failed": {withPgx(func(ctx context.Context, _ *fifo.Job, tx pgx.Tx) error {
 			defer func() { _ = tx.Rollback(ctx) }()
 			if exec(ctx, tx, insert) != nil || exec(ctx, tx, "SELECT 1/0") == nil {

@@ -19,11 +19,12 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 	h := a.queue.Handler // kept here: it may be called after the seat has gone on
 	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
+	var lost error // of the connection that the next one would have
 	probed := false
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed ||
-			a.holder.Lane().Spoiled() || a.holder.Closed() || a.toEnd(tasks[i:i+1]) != nil) {
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || errors.Is(lost, lease.ErrLost) ||
+			a.holder.Lane().Spoiled() || a.toEnd(tasks[i:i+1]) != nil) {
 			t.place.outcome.More = true
 			continue
 		}
@@ -65,7 +66,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 		a.failed(t, err, cause)
 		probed = a.answered(a.results[before:])
 		if !last {
-			_ = a.holder.KeepWrites(ctx) // if this fails, nothing is held, and the step fails, too
+			lost = a.holder.KeepWrites(ctx) // if this fails, the step fails, too
 		}
 	}
 	a.succeed(done)

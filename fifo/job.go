@@ -41,7 +41,7 @@ type Job struct {
 	MaxAttempts int `bun:"max_attempts,nullzero"`
 	// Priority is the message's.
 	Priority int `bun:"priority,nullzero"`
-	// EnqueuedAt is when the message was enqueued, by the server's clock.
+	// EnqueuedAt is when the message was enqueued, by the server's clock. Its Delay began a moment before.
 	EnqueuedAt time.Time `bun:"enqueued_at,nullzero,notnull,default:clock_timestamp()"`
 	// DiedAt is when the job became a dead letter, by the server's clock. Zero: it is none.
 	DiedAt time.Time `bun:"died_at,scanonly"`
@@ -123,8 +123,8 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // written is committed then, and its attempt fails. The transaction is a savepoint inside the one that holds the job,
 // made by the first call, so its Commit and Rollback are harmless: Rollback undoes what was written through it so far,
 // Commit keeps it for when the job succeeds. Neither is needed. So defer no Rollback without a Commit: if the handler
-// returns nil, its writes are undone, and the job is done all the same. The worker warns of that if a statement of the
-// handler has written rows (it does not see those of a function) and none has failed. Until a Commit or Rollback, every
+// returns nil, its writes are undone, and the job is done all the same. The worker warns of that if it has seen rows
+// written (by an INSERT, say, and not by a function) and no statement has failed. Until a Commit or Rollback, every
 // call returns the same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails
 // all the same, with rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //

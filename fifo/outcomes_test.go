@@ -321,8 +321,8 @@ func TestErrorTexts(t *testing.T) {
 		"\xed\xa0\x80 \xc0":        "\ufffd \ufffd",
 		`{"json": "\u0000"}`:       `{"json": "\u0000"}`,
 		"\ufffe\uffff\u200b\x01":   "\ufffe\uffff\u200b\x01",
-		strings.Repeat("x", 1<<20): strings.Repeat("x", 4<<10) + "…",
-		strings.Repeat("€", 1<<18): strings.Repeat("€", (4<<10)/3) + "…",
+		strings.Repeat("x", 1<<20): strings.Repeat("x", 4<<10-len("…")) + "…",
+		strings.Repeat("€", 1<<18): strings.Repeat("€", (4<<10)/3-1) + "…",
 	}
 	b := newBed(t)
 	for text := range texts {

@@ -27,16 +27,16 @@ const mostLanes = 262_143
 type Worker struct {
 	// Client says where the jobs are. Required.
 	Client *Client
-	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the
-	// worker dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the
-	// pool's connections stay free for the application. The worker's own settings are made after AfterConnect, and win
-	// over it. Defaults to 10. For queues with Settings.SessionLease it is how many jobs may have a transaction at
-	// once, and SessionConcurrency is how many run.
+	// Concurrency is the number of lanes: how many jobs run at once. Each has a connection of its own, which the worker
+	// dials itself with the configuration of the client's pool, its BeforeConnect and AfterConnect included: the pool's
+	// connections stay free for the application. The worker's own settings are made after AfterConnect, and win over
+	// it. Defaults to 10; at most 262,143, as PostgreSQL's max_connections. For queues with Settings.SessionLease it is
+	// how many jobs may have a transaction at once, and SessionConcurrency is how many run.
 	Concurrency int
 	// SessionConcurrency is how many jobs run at once of the queues with Settings.SessionLease, all together. One
 	// connection holds their groups. Concurrency more are for their transactions: a handler has one from the first call
 	// of Job.Tx, or of its like, until it returns. If there are other queues, their lanes have connections of their
-	// own besides. Defaults to 100.
+	// own besides. Defaults to 100; at most 262,143.
 	SessionConcurrency int
 	// Direct says how to reach the server itself, where the client's pool goes through a pooler in transaction mode: a
 	// pgx.ParseConfig of the direct address that hosted services have beside the pooled one. Then the connections that

@@ -6,7 +6,8 @@
 -- members.
 --
 -- Nobody needs a right to draw from the sequences: identity columns do it by themselves. So nobody but the owner can
--- move them, and a producer cannot choose a job's id, which is its place. A worker may see how far that of jobs is.
+-- move them, and a producer cannot choose a job's id, which is its place. A worker may read the last id
+-- that was drawn for jobs.
 DO $roles$
 DECLARE
     role_name text;
@@ -95,7 +96,7 @@ GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, tex
 GRANT SELECT ON pgfifo.keepers TO pgfifo_worker, pgfifo_reader, pgfifo_admin; -- to see, and to end, who holds groups
 
 -- Reader: looks, at payloads too. It sees since when a group is held, and from where, only with pg_read_all_stats:
--- grant it that where you may.
+-- grant pg_read_all_stats to it where you may.
 GRANT SELECT ON pgfifo.jobs, pgfifo.pauses, pgfifo.slots, pgfifo.group_slots, pgfifo.queue_groups, pgfifo.dead_letters
     TO pgfifo_reader;
 

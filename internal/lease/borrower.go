@@ -74,7 +74,8 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	return a.hold, nil
 }
 
-// settle makes the calls that settle what is held, and lets that go. After an error all is still held.
+// settle makes the calls that settle what is held, and lets that go. After an error all is still held, unless a call
+// has found no row.
 func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	heads := keptHeads(b.hold)
 	switch {

@@ -70,7 +70,8 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 	return false
 }
 
-// coverOne covers a group, and returns its transaction if it has that. lost are those of the claim and of other tries.
+// coverOne covers a group, and returns the id of its transaction if it got the group. lost are the ids of the claim and
+// of earlier tries.
 func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock, lost []uint32) (own uint32, err error) {
 	head := Held{
 		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,

@@ -25,9 +25,9 @@ func (w *wire) notRolledBack() error {
 
 const inFailedTransaction = "25P02"
 
-// note notes what became of a handler's statement. One that succeeds shows that nothing has failed, or that the failure
-// is rolled back.
-func (w *wire) note(tag pgconn.CommandTag, err error) {
+// note records what became of a handler's statement, and how many rows it has written. One that succeeds shows that
+// nothing has failed, or that the failure is rolled back.
+func (w *wire) note(rows int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pgErr := (*pgconn.PgError)(nil)
@@ -35,16 +35,19 @@ func (w *wire) note(tag pgconn.CommandTag, err error) {
 	case !w.lent:
 	case err == nil:
 		w.first = nil
-		w.wrote = w.wrote || tag.RowsAffected() > 0 && writes(tag)
+		w.wrote = w.wrote || rows > 0
 	case w.first == nil && errors.As(err, &pgErr) && pgErr.Code != inFailedTransaction:
 		w.first = pgErr
 	}
 }
 
-// writes reports whether tag counts rows that the statement has written.
-func writes(tag pgconn.CommandTag) bool {
+// writtenBy returns how many rows the statement with that tag has written.
+func writtenBy(tag pgconn.CommandTag) int64 {
 	verb, _, _ := strings.Cut(tag.String(), " ")
-	return slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE", "COPY"}, verb)
+	if !slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, verb) {
+		return 0
+	}
+	return tag.RowsAffected()
 }
 
 // A failedStatement is the server's error about a statement that the handler has not returned. So its text has no

@@ -216,7 +216,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	}
 }
 
-// sent reports whether a session's claim has told the head's payload, too: beside the others there was room for it.
+// sent reports whether a session's claim has sent the head's payload, too: there was room for it beside the others.
 func (h Held) sent() bool { return h.Payload != nil }
 
 // unclaimed reports whether a session's claim has written nothing into the group's row, although the head is to run.

@@ -125,7 +125,8 @@ func (k *Keeper) settle(s *settlement) error {
 }
 
 // Close ends the session, and with it what it holds, and closes the lanes. It waits that long at most for the server to
-// let go of what is given back. What is not, because somebody has a table locked, say, is a lost attempt.
+// let go of what is given back. An attempt whose group is not let go by then, because somebody has a table locked, say,
+// is lost.
 func (k *Keeper) Close(wait time.Duration) {
 	k.mu.Lock()
 	s, stop := k.now, k.stop

@@ -264,8 +264,9 @@ func (l *Loan) passes(ctx context.Context, sql string) {
 }
 
 // Forgone reports whether the last thing that the handler did with its transaction was to roll back what it had
-// written, although no statement had failed. It knows the rows that the server counts for a statement: not those that a
-// function, or a WITH of a SELECT, has written. It takes transactions that were open side by side for one.
+// written, although no statement had failed. It knows the rows that the server counts for an INSERT, an UPDATE and the
+// like, or for the last one of a text of several statements: not those that a function has written, say. Transactions
+// that were open side by side count as one.
 func (l *Loan) Forgone() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

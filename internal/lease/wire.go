@@ -19,7 +19,7 @@ type wire struct {
 	lent  bool      // a handler runs; else the lane's own goroutine uses the connection, and nobody else may
 	idle  bool      // nobody uses the connection but heartbeats
 	lends int       // how often the connection was lent, or left idle
-	since time.Time // when it was so last
+	since time.Time // when that began
 	users int
 	first *pgconn.PgError // of the statements of the present handler that failed, since one succeeded; or nil
 	wrote bool            // they have written rows since written was last called
@@ -62,8 +62,8 @@ func (w *wire) leave() {
 }
 
 // done says what became of a statement, and that it has ended.
-func (w *wire) done(tag pgconn.CommandTag, err error) {
-	w.note(tag, err)
+func (w *wire) done(rows int64, err error) {
+	w.note(rows, err)
 	w.leave()
 }
 
@@ -120,7 +120,7 @@ func (w *wire) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 }
 
 func (w *wire) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
-	w.done(d.CommandTag, d.Err)
+	w.done(writtenBy(d.CommandTag), d.Err)
 }
 
 func (w *wire) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
@@ -128,12 +128,12 @@ func (w *wire) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatc
 }
 
 func (w *wire) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	w.note(d.CommandTag, d.Err)
+	w.note(writtenBy(d.CommandTag), d.Err)
 }
 
 func (w *wire) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
 	if d.Err != nil { // else each query has told
-		w.note(pgconn.CommandTag{}, d.Err)
+		w.note(0, d.Err)
 	}
 	w.leave()
 }
@@ -143,7 +143,7 @@ func (w *wire) TraceCopyFromStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceC
 }
 
 func (w *wire) TraceCopyFromEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceCopyFromEndData) {
-	w.done(d.CommandTag, d.Err)
+	w.done(d.CommandTag.RowsAffected(), d.Err)
 }
 
 func (w *wire) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePrepareStartData) context.Context {
@@ -152,7 +152,7 @@ func (w *wire) TracePrepareStart(ctx context.Context, _ *pgx.Conn, _ pgx.TracePr
 
 func (w *wire) TracePrepareEnd(_ context.Context, _ *pgx.Conn, d pgx.TracePrepareEndData) {
 	if !d.AlreadyPrepared { // else the server was not asked
-		w.note(pgconn.CommandTag{}, d.Err)
+		w.note(0, d.Err)
 	}
 	w.leave()
 }

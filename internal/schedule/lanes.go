@@ -30,8 +30,8 @@ func (l *lanes) change(queue string, by int) {
 	l.busy += by
 }
 
-// may reports whether a free lane may begin to work the queue. The queue must not be at its limit or have its Max. If
-// it is probed, the next probe must be due. And it must be short of its Min, or leave the other queues theirs.
+// may reports whether a free lane may begin to work the queue: it is under its limit and its Max; if it is probed, the
+// next probe is due; and it is short of its Min, or leaves the other queues theirs.
 func (l *lanes) may(queue *row) bool {
 	if queue.slots.full() || queue.probe.open && !queue.probe.ready() {
 		return false

@@ -74,17 +74,19 @@ func (r *row) pop() *Turn {
 // push puts a turn behind the others of its priority. One that is returned was not used: what it counted for is undone.
 func (r *row) push(turn *Turn) {
 	r.came++
-	if turn.row = r; turn.returned {
+	switch turn.row = r; {
+	case turn.returned:
 		r.passed = min(max(r.passed-turn.counted, 0), guaranteed-1)
-	} else {
+	case turn.orphan:
+		turn.came = 0
+	default:
 		turn.came = r.came
 	}
 	r.place(turn)
 }
 
-// place puts a turn into its list, behind those that came before it. It goes to the front if it was there before, and
-// no use was made of it, or if its worker has died: its job starts again 20 ms after the kill (p50, bench/RESULTS.md,
-// recovery).
+// place puts a turn into its list, behind those that came before it: so one that is returned is where it was. One whose
+// worker has died goes to the front: its job starts again 20 ms after the kill (p50, bench/RESULTS.md, recovery).
 func (r *row) place(turn *Turn) {
 	turn.rank = turn.priority
 	list := &r.lists[turn.rank]
@@ -94,11 +96,9 @@ func (r *row) place(turn *Turn) {
 	case turn.fresh, turn.orphan, turn.returned && turn.early:
 		list = &r.fresh
 	}
-	at := 0
-	if !turn.orphan && !turn.returned {
-		for at = len(*list); at > 0 && (*list)[at-1].came > turn.came && !(*list)[at-1].orphan; {
-			at--
-		}
+	at := len(*list)
+	for at > 0 && (*list)[at-1].came > turn.came {
+		at--
 	}
 	*list = slices.Insert(*list, at, turn)
 }

@@ -65,10 +65,12 @@ func TestGuaranteedPartOfTheOldest(t *testing.T) {
 			turns.Offer(urgent(priority, ready("oldest")))
 		}
 	}
+	orphan := func(turns *Turns) { turns.Offer([]Candidate{{Key: group("orphan"), ID: 1, Orphan: true}}) }
 	pgtest.OverAll(t, map[string][]func(*Turns){
 		"as it came": {offer(0), func(*Turns) {}},
 		"raised":     {offer(0), offer(1)},
 		"lowered":    {offer(2), offer(1)},
+		"behind one": {offer(0), orphan},
 		"announced":  {func(turns *Turns) { turns.Announce(group("oldest"), 1) }, func(*Turns) {}},
 	}, func(t *testing.T, row []func(*Turns)) {
 		t.Parallel()
@@ -80,7 +82,7 @@ func TestGuaranteedPartOfTheOldest(t *testing.T) {
 			turns.Offer(urgent(9, ready(fmt.Sprint("high", i))))
 		}
 		row[1](turns)
-		require.Contains(t, drained(turns)[:guaranteed], "oldest")
+		require.Contains(t, drained(turns)[:2*guaranteed], "oldest")
 	})
 }
 

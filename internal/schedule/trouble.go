@@ -52,9 +52,9 @@ func (t *trouble) forget() {
 	}
 }
 
-// hurry returns when a group in trouble that a notice told of is tried: at the given time at the latest. All processes
-// hear the notice. They try at different times within a second, because each would miss the group while another one
-// tries it.
+// hurry returns when to try a group in trouble after a notice of it: not later than the given time. All processes hear
+// the notice. They try at different times within a second, because each would miss the group while another one tries
+// it.
 func (t *trouble) hurry(latest time.Time) time.Time {
 	gap := troubleDelay(t.n) / 2
 	at := time.Now().Add(rand.N(min(gap, tuning.Wait) + 1))

@@ -279,8 +279,7 @@ REVOKE ALL ON FUNCTION pgfifo.block_group(text, text, bigint, text) FROM PUBLIC;
 -- whether a head that somebody has locked is free.
 --
 -- It does not wait for a job that runs, unless that is paused or to run later. A claim has the row of such a head for a
--- moment, and gives it back: for that it waits, until a quarter of a second after since, when the first of the messages
--- that it is called for was given to it.
+-- moment, and gives it back. For that it waits, until 250 ms after since, the time at which its caller began.
 --
 -- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may
