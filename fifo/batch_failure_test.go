@@ -1,7 +1,6 @@
 package fifo_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -272,40 +272,27 @@ func testBatchWhoseConnectionIsLostBehindAFailure(t *testing.T, by lease) {
 	b := by.on(newEffects(t))
 	b.ledger.unordered, b.ledger.overlaps = true, true
 	b.sendMany("q", 3, 1)
-	var first, armed, cut, began atomic.Bool
+	var first, began atomic.Bool
+	cut := &netfault.Cut{Before: "pgfifo_restore"}
 	pool := b.pooled(func(cfg *pgxpool.Config) {
 		dial := cfg.ConnConfig.DialFunc
 		cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dial(ctx, network, addr)
-			return cutAt{conn, "pgfifo_restore", &armed, &cut}, err
+			return cut.Conn(conn), err
 		}
 	})
 	b.work(b.each(fifo.Queue{BatchGroups: 3}, func(ctx context.Context, job *fifo.Job) error {
 		switch {
 		case first.CompareAndSwap(false, true): // by itself if the lane was waiting, else with the others
-		case armed.CompareAndSwap(false, true):
+		case cut.Armed.CompareAndSwap(false, true):
 			return errors.Join(exec(ctx, job, "INSERT INTO effects VALUES (1)"), errOnPurpose)
 		case exec(ctx, job, "SELECT 1") != nil && ctx.Err() == nil:
 			began.Store(true)
 		}
 		return nil
 	}, oneLane, func(w *fifo.Worker) { w.Client = b.open(pool) }))
-	require.True(t, cut.Load())
+	require.True(t, cut.Made.Load())
 	require.False(t, began.Load())
-}
-
-// A cutAt is a connection that ends before it sends the text, once it is armed.
-type cutAt struct {
-	net.Conn
-	text       string
-	armed, cut *atomic.Bool
-}
-
-func (c cutAt) Write(p []byte) (int, error) {
-	if c.armed.Load() && bytes.Contains(p, []byte(c.text)) && c.cut.CompareAndSwap(false, true) {
-		_ = c.Close()
-	}
-	return c.Conn.Write(p)
 }
 
 // Who locks a whole table, to index it say, is waited for when jobs of a batch are settled, as when one is.

@@ -230,12 +230,10 @@ func TestRefusedClaimOfASession(t *testing.T) {
 // A session of the Control pool that has ended meanwhile costs nobody an attempt.
 func TestRefusedClaimAndABrokenPool(t *testing.T) {
 	s := newStage(t)
-	broken := new(atomic.Bool)
-	l := s.refusedLate(s.controlled(through(func(conn net.Conn) net.Conn {
-		return &breaking{conn, []byte("queue_groups"), broken}
-	})), uncountable)
+	cut := cutting("queue_groups")
+	l := s.refusedLate(s.controlled(through(cut.Conn)), uncountable)
 	l.coverAll(t.Context())
-	require.True(t, broken.Load())
+	require.True(t, cut.Made.Load())
 	require.False(t, s.lost("a"))
 }
 

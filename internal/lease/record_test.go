@@ -3,7 +3,6 @@ package lease
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pgfifo/pgfifo/internal/netfault"
 	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
@@ -79,18 +79,11 @@ func through(of func(net.Conn) net.Conn) func(*pgxpool.Config) {
 	}
 }
 
-// breaking is a connection that breaks before a statement, if none has before.
-type breaking struct {
-	net.Conn
-	before []byte
-	broken *atomic.Bool
-}
-
-func (b *breaking) Write(p []byte) (int, error) {
-	if bytes.Contains(p, b.before) && b.broken.CompareAndSwap(false, true) {
-		return 0, errors.Join(net.ErrClosed, b.Close())
-	}
-	return b.Conn.Write(p)
+// cutting returns a Cut that is armed.
+func cutting(before string) *netfault.Cut {
+	cut := &netfault.Cut{Before: before}
+	cut.Armed.Store(true)
+	return cut
 }
 
 // If the session of the Control pool ends before anything is recorded, it is recorded in another one.
@@ -98,8 +91,8 @@ func TestRecordInAnotherSession(t *testing.T) {
 	pgtest.OverEach(t, []string{"a group at a time", "several of a group"}, func(t *testing.T, lease string) {
 		s := newStage(t)
 		s.Enqueue(1, "a")
-		broken := new(atomic.Bool)
-		l := s.controlled(through(func(conn net.Conn) net.Conn { return &breaking{conn, []byte(ending), broken} }))
+		cut := cutting(ending)
+		l := s.controlled(through(cut.Conn))
 		var h *Hold
 		if lease == "several of a group" {
 			s.groupLimit(2, "a")
@@ -111,7 +104,7 @@ func TestRecordInAnotherSession(t *testing.T) {
 		}
 		l.kill()
 		require.NoError(t, l.Record(t.Context(), &h.Held, retryIn(h, 0)...))
-		require.True(t, broken.Load())
+		require.True(t, cut.Made.Load())
 		require.Equal(t, 1, pgtest.One[int](s.DB, "SELECT attempts FROM pgfifo.jobs"))
 	})
 }
