@@ -100,11 +100,9 @@ func TestRefusedFailureWithoutRoom(t *testing.T) {
 
 const (
 	// refuseRecords has the server refuse to record a failure, and, as one without room, to mark an attempt.
-	refuseRecords = `ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL);
-		CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$;
-		CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()`
+	refuseRecords = "ALTER TABLE pgfifo.jobs ADD CONSTRAINT refuse CHECK (failures IS NULL); " + pgtest.FullDisk
 	// takeRecords has it take both again.
-	takeRecords = "DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse"
+	takeRecords = pgtest.Room + "; ALTER TABLE pgfifo.jobs DROP CONSTRAINT refuse"
 )
 
 // A job behind the head whose failure cannot be recorded, nor marked, is nobody's attempt: the head has not failed.

@@ -205,10 +205,6 @@ func TestRefusedRecordChargesTheJob(t *testing.T) {
 	})
 }
 
-// fullDisk has the server refuse marks, as it does when it has no room for another page.
-const fullDisk = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$; " +
-	"CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()"
-
 // An attempt is counted if the server refuses to record its failure, and to leave it to the next claim by a mark.
 func TestRefusedCharge(t *testing.T) {
 	pgtest.OverAll(t, map[string]bool{"a group at a time": false, "several of a group": true},
@@ -228,9 +224,9 @@ func TestRefusedCharge(t *testing.T) {
 			calls := retryIn(h, 0)
 			calls[0].Counts = true
 			l.kill()
-			s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + fullDisk)
+			s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + pgtest.FullDisk)
 			require.True(t, Refused(l.Record(t.Context(), &h.Held, calls...)))
-			s.Exec("DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
+			s.Exec(pgtest.Room + "; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
 			s.Until(func() bool { // the session that was refused last has ended
 				h = s.step(next, nil, one)
 				return h != nil
@@ -247,10 +243,10 @@ func TestRefusedChargeBehindTheHead(t *testing.T) {
 	l := s.lane()
 	h := s.step(l, nil, &Request{Key: group("a"), Jobs: 2})
 	l.kill()
-	s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + fullDisk)
+	s.Exec("ALTER TABLE pgfifo.jobs ADD CONSTRAINT no CHECK (attempts = 0) NOT VALID; " + pgtest.FullDisk)
 	calls := retryIn(&Hold{Held: h.Rest[0]}, 0)
 	calls[0].Counts = true
 	require.True(t, Refused(l.Record(t.Context(), &h.Held, calls...)))
-	s.Exec("DROP TRIGGER full_disk ON pgfifo.attempt_marks; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
+	s.Exec(pgtest.Room + "; ALTER TABLE pgfifo.jobs DROP CONSTRAINT no")
 	require.False(t, s.lost("a"))
 }

@@ -29,6 +29,14 @@ var ContraryDefaults = []string{
 	"default_transaction_deferrable = on",
 }
 
+const (
+	// FullDisk has the server refuse to mark an attempt, as it does when it has no room for another page.
+	FullDisk = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE disk_full; END$$; " +
+		"CREATE TRIGGER full_disk BEFORE INSERT ON pgfifo.attempt_marks FOR EACH ROW EXECUTE FUNCTION full_disk()"
+	// Room has it mark attempts again.
+	Room = "DROP TRIGGER full_disk ON pgfifo.attempt_marks"
+)
+
 // A DB is one test's database, and a pool on it.
 type DB struct {
 	*testing.T
