@@ -19,11 +19,10 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 	h := a.queue.Handler // kept here: it may be called after the seat has gone on
 	done := tasks[:0]    // those up to the present one have been read
 	var stopped *place
-	var lost error // of the connection that the next one would have
-	probed := false
+	probed, lost := false, false // lost: the connection that the next one would have
 	for i := range tasks {
 		t, last := tasks[i], i == len(tasks)-1
-		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || errors.Is(lost, lease.ErrLost) ||
+		if t.place == stopped || i > 0 && (stop.Err() != nil || probed || lost ||
 			a.holder.Lane().Spoiled() || a.toEnd(tasks[i:i+1]) != nil) {
 			t.place.outcome.More = true
 			continue
@@ -66,7 +65,7 @@ func (a *attempt) handleEach(stop, ctx context.Context, tasks []task) {
 		a.failed(t, err, cause)
 		probed = a.answered(a.results[before:])
 		if !last {
-			lost = a.holder.KeepWrites(ctx) // if this fails, the step fails, too
+			lost = errors.Is(a.holder.KeepWrites(ctx), lease.ErrLost) // if this fails, the step fails, too
 		}
 	}
 	a.succeed(done)

@@ -58,7 +58,8 @@ const (
 	maxFailures   = 50 // kept per job: the latest
 )
 
-// scrub makes a text storable: valid UTF-8, no NUL, no longer than limit. Recording a failure must not fail.
+// scrub makes a text storable: valid UTF-8, no NUL, no longer than limit. Recording a failure must not fail. What
+// cannot be stored becomes longer, so the text is cut behind that, too.
 func scrub(s string, limit int) string {
 	const more = "…"
 	long := len(s) > limit

@@ -278,7 +278,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err = errs[0]; len(errs) > 1 {
 		err = errors.Join(errs...)
 	}
-	stopped := []any{}
+	var stopped []any
 	if err != nil {
 		stopped = []any{"error", err}
 	}

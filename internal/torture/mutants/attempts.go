@@ -68,7 +68,7 @@ var attempts = []Mutant{
 	plant("batch-goes-on-without-a-connection",
 		"a job of a batch begins on a connection that is known to be lost, beside its group's next holder",
 		test("fifo", "TestBatchWhoseConnectionIsLostBehindAFailure"),
-		in("fifo/handle.go", "|| errors.Is(lost, lease.ErrLost) ||", "|| lost != nil && false ||")),
+		in("fifo/handle.go", "probed || lost ||", "probed || lost && false ||")),
 	plant("refused-question-is-a-death",
 		"an attempt is counted of a job that has not begun, because nobody could say who had it before",
 		test("internal/lease", "TestRefusedQuestionOfALane"),
