@@ -1,8 +1,10 @@
 package migrations
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/internal/conforming"
@@ -35,22 +37,57 @@ func TestStates(t *testing.T) {
 		state
 		want error
 	}{
-		{state{0, 0}, ErrNotMigrated},
-		{state{2, 1}, ErrTooOld},
-		{state{3, 1}, nil},
-		{state{3, 3}, nil},
-		{state{4, 2}, nil},
-		{state{4, 3}, nil},
-		{state{4, 4}, ErrTooNew},
-		{state{9, 3}, nil}, // whom a schema serves is for its steps to say
-		{state{9, 4}, ErrTooNew},
+		{state{version: 0, servesFrom: 0}, ErrNotMigrated},
+		{state{version: 2, servesFrom: 1}, ErrTooOld},
+		{state{version: 3, servesFrom: 1}, nil},
+		{state{version: 3, servesFrom: 3}, nil},
+		{state{version: 4, servesFrom: 2}, nil},
+		{state{version: 4, servesFrom: 3}, nil},
+		{state{version: 4, servesFrom: 4}, ErrTooNew},
+		{state{version: 9, servesFrom: 3}, nil}, // whom a schema serves is for its steps to say
+		{state{version: 9, servesFrom: 4}, ErrTooNew},
 	} {
 		require.ErrorIs(t, x.check(name, 3), x.want, "%+v", x.state)
 	}
-	require.EqualError(t, state{2, 1}.check(name, 3), `migrations: schema too old: schema "Jobs" is at version 2, `+
+	require.EqualError(t, state{version: 2, servesFrom: 1}.check(name, 3), `migrations: schema too old: schema "Jobs" is at version 2, `+
 		`this release needs 3: run migrations.Up, or your migration tool with the files of migrations.FS`)
-	require.EqualError(t, state{17, 16}.check(name, 1), `migrations: schema too new: schema "Jobs" is at version 17, `+
+	require.EqualError(t, state{version: 17, servesFrom: 16}.check(name, 1), `migrations: schema too new: schema "Jobs" is at version 17, `+
 		`and serves releases that know version 16; this one knows 1: use a newer release of github.com/pgfifo/pgfifo`)
+}
+
+// pg_restore makes keys and triggers last, so a worker that is started meanwhile must not begin. Nor may one in a schema
+// that was renamed: the functions in it would work in another one.
+func TestNotIntact(t *testing.T) {
+	ctx, db := t.Context(), newDatabase(t)
+	pool := db.pool(t)
+	require.NoError(t, Up(ctx, pool, nil))
+	require.NoError(t, Up(ctx, pool, &Config{Schema: "Jobs"}))
+	refused := func(change, schemaName, text string) {
+		t.Helper()
+		tx, err := pool.Begin(ctx)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, tx.Rollback(ctx)) }()
+		_, err = tx.Exec(ctx, change)
+		require.NoError(t, err, change)
+		err = Check(ctx, tx, schemaName)
+		require.ErrorIs(t, err, ErrNotIntact, change)
+		require.EqualError(t, err, "migrations: schema not intact: "+text, change)
+	}
+	const restore = "wait until its restore has ended; if that has failed, restore again"
+	tables, err := pool.Query(ctx, "SELECT relname FROM pg_class WHERE relnamespace = 'pgfifo'::regnamespace AND relkind = 'r'")
+	require.NoError(t, err)
+	names, err := pgx.CollectRows(tables, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Len(t, names, 10)
+	for _, name := range names {
+		refused("ALTER TABLE pgfifo."+name+" DROP CONSTRAINT "+name+"_pkey", "",
+			`in schema "pgfifo" these lack their primary key or trigger: `+name+`: `+restore)
+	}
+	refused(`DROP TRIGGER request_walk ON "Jobs".pauses; DROP TRIGGER draw_after_xid ON "Jobs".jobs`, "Jobs",
+		`in schema "Jobs" these lack their primary key or trigger: jobs, pauses: `+restore)
+	const renamed = `the functions of schema %q name another one: give it back its old name`
+	refused("ALTER SCHEMA pgfifo RENAME TO other", "other", fmt.Sprintf(renamed, "other"))
+	refused(`DROP SCHEMA pgfifo CASCADE; ALTER SCHEMA "Jobs" RENAME TO pgfifo`, "", fmt.Sprintf(renamed, "pgfifo"))
 }
 
 // Texts of errors are stored, and may be in any script.

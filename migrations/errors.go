@@ -14,6 +14,11 @@ var (
 	// it at all.
 	ErrTooNew = errors.New("migrations: schema too new")
 
+	// ErrNotIntact is returned by Check and Grant if the schema is at a version that serves this release, and is not
+	// as the migrations have made it: a restore has not ended, or it was renamed (ALTER SCHEMA ... RENAME), which the
+	// functions in it do not follow.
+	ErrNotIntact = errors.New("migrations: schema not intact")
+
 	// ErrEncoding is returned by all that reads or changes a schema's version where the encoding of the database is not
 	// UTF8. What handlers return as errors, and panics, are stored as text, and other encodings cannot have all of it.
 	// Where it is the connection's client_encoding that is not, they return fifo.ErrNonconforming: the server would
