@@ -200,7 +200,8 @@
 //     the token of its claim in it (keep_take.sql), before anything else. Each claim writes a higher token. So a later
 //     claim has either committed before that lock, and then the token is another one and the lock finds nothing; or it
 //     waits until that transaction has ended. The token is in the row that is locked, because PostgreSQL looks at the
-//     conditions on that row alone again after a wait.
+//     conditions on that row alone again after a wait. A dump that is restored under a worker takes tokens back. So the
+//     row must name the claim's session, too.
 //   - Jobs behind the head of a batch are not locked, and no transaction keeps their former rows. So the transaction
 //     that settles them, once it has an id, asks whether each is the row that was read (keep_same.sql): another row may
 //     have its place by now.

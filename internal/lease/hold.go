@@ -69,6 +69,7 @@ type Held struct {
 	groupXID uint32 // the one that had locked its group's row before, or 0
 	marked   bool   // this very attempt has begun before, and died
 	token    int64  // of a session's claim that has its group, or 0
+	session  int64  // whose claim that is
 	slot     int32  // of its queue that the claim has, or 0
 	version  uint32 // of a job behind the head of a session's batch: the transaction that had written it; or 0
 }

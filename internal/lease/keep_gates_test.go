@@ -25,11 +25,12 @@ func TestLockedIsNotFree(t *testing.T) {
 	require.Equal(t, 1, rows("SELECT FROM pgfifo.queue_groups WHERE group_id = 'a' FOR NO KEY UPDATE"))
 
 	one, groups, none := []string{queue}, []string{"a"}, []int64{0}
-	take := func(token int64) int {
-		return rows(statement("keep_take_jobs"), one, groups, []int64{1}, []int64{token})
+	take := func(token, session int64) int {
+		return rows(statement("keep_take_jobs"), one, groups, []int64{1}, []int64{token}, []int64{session})
 	}
-	require.Zero(t, take(6), "that of a former holder")
-	require.Equal(t, 1, take(7))
+	require.Zero(t, take(6, 5), "that of a former holder")
+	require.Zero(t, take(7, 4), "that of another session, before a restore")
+	require.Equal(t, 1, take(7, 5))
 
 	claims := map[string]func() int{
 		"for a session": func() int {
@@ -57,7 +58,7 @@ func TestTakeBehindAClaim(t *testing.T) {
 	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
 
 	l := s.lane()
-	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7}}
+	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7, session: 5}}
 	taken := beside(func() error { return l.take(t.Context(), hold, new(Loan), waitForever) })
 	s.Until(func() bool {
 		const waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)"
@@ -66,6 +67,8 @@ func TestTakeBehindAClaim(t *testing.T) {
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)
 	hold.token = 8
+	require.ErrorIs(t, l.take(t.Context(), hold, new(Loan), waitBriefly), ErrNotHeld, "another session's")
+	hold.token, hold.session = 8, 6
 	require.NoError(t, l.take(t.Context(), hold, new(Loan), waitBriefly))
 	s.end(l, append(succeed(hold), endCall([]*Held{&hold.Held}, []int64{1}))...)
 }

@@ -70,7 +70,8 @@ func TestSessionClaimsSuspectsWhenAsked(t *testing.T) {
 	require.Equal(t, "a", s.groupsOf())
 }
 
-// Who has lost a group to a later claim settles nothing of it: neither with others, nor alone, nor as a failure.
+// Who has lost a group settles nothing of it, neither with others, nor alone, nor as a failure: to a later claim, or to
+// the claim of another session that has drawn the same token, since a dump was restored.
 func TestFormerHolderSettlesNothing(t *testing.T) {
 	s := newStage(t)
 	k := s.keeper()
@@ -87,12 +88,20 @@ func TestFormerHolderSettlesNothing(t *testing.T) {
 			return b.Record(t.Context(), &hold.Held, succeed(hold)...)
 		},
 	} {
-		s.Enqueue(1, id)
-		b, hold := s.borrow(k, id)
-		s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = token + 1 WHERE group_id = $1", id)
-		require.ErrorIs(t, end(b, hold), ErrNotHeld, id)
-		require.True(t, pgtest.One[bool](s.DB, `SELECT g.session = 5 AND j.attempts = 0
-			FROM pgfifo.queue_groups g JOIN pgfifo.jobs j USING (queue, group_id) WHERE group_id = $1`, id), id)
+		for to, change := range map[string]string{
+			"the same session's": "token = token + 1",
+			"another session's":  "session = 5",
+		} {
+			id, key := id+" "+to, "WHERE group_id = $1"
+			s.Enqueue(1, id)
+			b, hold := s.borrow(k, id)
+			s.Exec("UPDATE pgfifo.queue_groups SET "+change+" "+key, id)
+			const state = "SELECT session::text || '/' || token::text FROM pgfifo.queue_groups WHERE group_id = $1"
+			before := pgtest.One[string](s.DB, state, id)
+			require.ErrorIs(t, end(b, hold), ErrNotHeld, id)
+			require.Equal(t, before, pgtest.One[string](s.DB, state, id), id)
+			require.Zero(t, pgtest.One[int](s.DB, "SELECT attempts FROM pgfifo.jobs "+key, id), id)
+		}
 	}
 }
 

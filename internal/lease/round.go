@@ -164,7 +164,7 @@ func (r *round) sendClaims(p *pipeline) {
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
 		h.More = row.bool()
-		h.token = row.int64()
+		h.token, h.session = row.int64(), r.number
 		a.heads = append(a.heads, h)
 	})
 	p.send(stmtKeepClaim, append(keys[:2:2], floors, most, number, slotted, allowed), heads)

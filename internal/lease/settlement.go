@@ -102,7 +102,7 @@ func (g *gathering) onLane(some []*settlement) error {
 // completeAll completes jobs that are done.
 func completeAll(p *pipeline, some []*settlement) error {
 	c := settlementColumns(some)
-	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs}, readHeld(some))
+	p.send(stmtKeepDone, [][]byte{c.queues, c.groups, c.tokens, c.jobs, c.sessions}, readHeld(some))
 	p.send(stmtCommit, nil, nil)
 	return p.exchange()
 }
@@ -111,7 +111,7 @@ func completeAll(p *pipeline, some []*settlement) error {
 // to the locks.
 func callEach(p *pipeline, some []*settlement) error {
 	c := settlementColumns(some)
-	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, readHeld(some))
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens, c.sessions}, readHeld(some))
 	if err := p.sync(); err != nil {
 		return p.end(err)
 	}

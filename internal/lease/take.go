@@ -52,9 +52,10 @@ func sendTake(p *pipeline, hold *Hold, wait patience) (taken func(error) (xid in
 	if bound := boundOf[wait]; bound != "" {
 		p.send(bound, nil, nil)
 	}
-	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens}, nil)
+	p.send(stmtKeepTake, [][]byte{c.queues, c.groups, c.tokens, c.sessions}, nil)
 	got := 0
-	p.send(stmtKeepTakeJobs, [][]byte{c.queues, c.groups, c.jobs, c.tokens}, nth(len(heads), func(r *rowReader, n int) {
+	jobs := [][]byte{c.queues, c.groups, c.jobs, c.tokens, c.sessions}
+	p.send(stmtKeepTakeJobs, jobs, nth(len(heads), func(r *rowReader, n int) {
 		heads[n].Place = r.place()
 		heads[n].Seen.XID = r.int64()
 		got++
@@ -83,14 +84,15 @@ func sendTake(p *pipeline, hold *Hold, wait patience) (taken func(error) (xid in
 }
 
 // headColumns are what statements are told of heads, as parameters: one array each, pairwise.
-type headColumns struct{ queues, groups, tokens, jobs []byte }
+type headColumns struct{ queues, groups, tokens, sessions, jobs []byte }
 
 func columnsOf(heads []*Held) headColumns {
 	return headColumns{
-		queues: array.Texts(heads, func(h *Held) string { return h.Queue }),
-		groups: array.Texts(heads, func(h *Held) string { return h.GroupID }),
-		tokens: array.Ints(heads, func(h *Held) int64 { return h.token }),
-		jobs:   array.Ints(heads, func(h *Held) int64 { return h.ID }),
+		queues:   array.Texts(heads, func(h *Held) string { return h.Queue }),
+		groups:   array.Texts(heads, func(h *Held) string { return h.GroupID }),
+		tokens:   array.Ints(heads, func(h *Held) int64 { return h.token }),
+		sessions: array.Ints(heads, func(h *Held) int64 { return h.session }),
+		jobs:     array.Ints(heads, func(h *Held) int64 { return h.ID }),
 	}
 }
 
@@ -128,7 +130,7 @@ func sameArgs(behind []*Held) [][]byte {
 func endCall(heads []*Held, settled []int64) Call {
 	c := columnsOf(heads)
 	jobs := array.Of(settled, array.Int[int64])
-	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs}}
+	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs, c.sessions}}
 }
 
 // settledBy returns which jobs of the groups are to be settled by the calls, for endCall. A call that settles

@@ -1,16 +1,16 @@
 -- Ends jobs that succeeded, of groups that a session has, and lets the groups go: the numbers of those that were still
 -- the claim's.
 --
--- $1 queues, $2 group ids, $3 tokens of their claims, $4 ids, pairwise; no group twice.
+-- $1 queues, $2 group ids, $3 tokens of their claims, $4 ids, $5 the sessions, pairwise; no group twice.
 --
 -- It is keep_take.sql, succeed.sql and keep_end.sql in one, for many jobs whose handlers had no transaction: the UPDATE
 -- waits and looks as keep_take.sql does. If a row is not deleted, which a trigger of the user's may do, or the job is
 -- gone, it is an error (of a text that is no number), and none is ended: each is settled by itself then.
 WITH own AS (
     UPDATE pgfifo.queue_groups g SET session = NULL
-    FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[])
-         WITH ORDINALITY AS k (queue, group_id, token, id, n)
-    WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.token = k.token AND g.session IS NOT NULL
+    FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+         WITH ORDINALITY AS k (queue, group_id, token, id, session, n)
+    WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.token = k.token AND g.session = k.session
     RETURNING k.n, k.queue, k.group_id, k.id
 ), done AS (
     DELETE FROM pgfifo.jobs j USING own
