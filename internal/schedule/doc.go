@@ -15,6 +15,7 @@
 //
 //   - Turns: what lanes and notices call stands in turns.go, what the scout calls in view.go. Behind their lock is the
 //     book, which moves groups from one place to another: book.go, and team.go for those of which several jobs may run.
+//     The scout also uses parts of it directly (Turns.with).
 //   - The places: line.go, with ranks.go and shares.go; due.go; watched.go. For how many more groups: room.go.
 //   - Which lane may work what: lanes.go, slots.go, probe.go, suspects.go.
 //   - What is known of a group: turn.go, trouble.go, floor.go.

@@ -42,7 +42,7 @@ type floors struct {
 	swept    time.Time                 // when the fresh ones became old
 	born     time.Time                 // since when it is not known whether there is something below the floors
 	validFor time.Duration             // how long the floors are in force, from born on
-	looks    int64                     // how often the scout began to look for heads
+	looks    int64                     // how often the scout began to look for heads, to be offered then
 
 	epoch    int64    // how often the writers were asked for
 	safe     int64    // all writers that the answer of this epoch told of have ended
@@ -143,8 +143,8 @@ func (f *floors) forget(queue string) {
 	}
 }
 
-// checked notes that all groups have been looked at since the given time, and how long the floors may stay in force.
-// Those of groups that are not worked any more are let go with time.
+// checked notes that the heads of all groups have been offered since the given time. For as long as keep they need not
+// be looked at again for jobs that were put back. Floors of groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
 	f.born, f.validFor = since, max(keep, floorAge)
 	if now := time.Now(); now.Sub(f.swept) >= floorAge {
@@ -164,7 +164,7 @@ func (f *floors) sweep(now time.Time, aged bool) {
 	f.old, f.fresh, f.aged, f.swept = f.fresh, make(map[groups.Key]groupFloor), aged, now
 }
 
-// ask begins an epoch, just before the writers are asked for.
+// ask begins an epoch, just before the transactions which write to the jobs are asked for.
 func (f *floors) ask() {
 	f.epoch++
 	f.unproven = 0

@@ -16,8 +16,8 @@ import (
 
 // trust has the scout find that nobody enqueues.
 func trust(turns *Turns) {
-	turns.AskWriters()
-	turns.Writers(nil, false)
+	turns.floors.ask()
+	turns.floors.answered(nil, false)
 }
 
 // again finishes jobs of a group, one by one. The first of three is the floor at their end.
@@ -50,8 +50,8 @@ func TestFloorComesIntoForce(t *testing.T) {
 		turns, turn := announced(t, group("a"), 1)
 		id := int64(1)
 		for _, writers := range c.writers {
-			turns.AskWriters()
-			turns.Writers(writers, slices.Contains(writers, prepared))
+			turns.floors.ask()
+			turns.floors.answered(writers, slices.Contains(writers, prepared))
 			require.True(t, turns.Again(turn, Outcome{Finished: id, More: true}))
 			id++
 		}
@@ -118,7 +118,7 @@ func TestFloorOfBusyGroup(t *testing.T) {
 		"new announced":    {func(t *Turns) { t.Announce(key, 0) }, 10},
 		"some put back":    {func(t *Turns) { t.Forget(key.Queue) }, 0},
 		"elsewhere":        {func(t *Turns) { t.Forget("other") }, 10},
-		"lower discovered": {func(t *Turns) { t.LookBegins(); t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
+		"lower discovered": {func(t *Turns) { t.floors.looks++; t.Offer([]Candidate{{Key: key, ID: 5}}) }, 0},
 		"time passed":      {func(t *Turns) { t.floors.born = time.Now().Add(-floorAge); t.View() }, 0},
 	}, func(t *testing.T, c row) {
 		turns, turn := announced(t, key, 10)
@@ -138,8 +138,8 @@ func TestFloorOfBusyGroup(t *testing.T) {
 func TestFloorsAge(t *testing.T) {
 	turns, turn := announced(t, group("a"), 10)
 	again(t, turns, turn, 10, 11, 12)
-	turns.AskWriters()
-	turns.Writers([]string{"2/1"}, false)
+	turns.floors.ask()
+	turns.floors.answered([]string{"2/1"}, false)
 	f := &turns.floors
 	for id := int64(13); id < 30; id += 3 {
 		f.age(f.born.Add(floorAge - 1))
@@ -164,7 +164,7 @@ func TestFloorsAge(t *testing.T) {
 // while.
 func TestFloorsAreLetGo(t *testing.T) {
 	turns := newTurns(t)
-	turns.Walked(queue, true)
+	turns.rooms.walked(queue, true)
 	finishAll(turns, "idle", 1, 2, 3)
 	turns.Announce(group("busy"), 10)
 	turn := turns.TryNext()
@@ -180,10 +180,10 @@ func TestFloorsAreLetGo(t *testing.T) {
 	}
 	require.Equal(t, 2, count())
 	for i := range int64(3) {
-		turns.Checked(time.Now(), 0)
+		turns.floors.checked(time.Now(), 0)
 		require.NotEmpty(t, f.fresh, "not yet")
 		f.swept = time.Now().Add(-floorAge)
-		turns.Checked(time.Now(), 0)
+		turns.floors.checked(time.Now(), 0)
 		require.Equal(t, 2-min(int(i), 1), count())
 		require.Positive(t, f.get(group("busy")).id, "in force")
 		again(t, turns, turn, 13+i)
@@ -199,7 +199,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	turns, turn := announced(t, group("a"), 10)
 	again(t, turns, turn, 10, 11, 12)
 	require.Equal(t, int64(10), turn.floor.id)
-	turns.LookBegins()
+	turns.floors.looks++
 	again(t, turns, turn, 13, 14, 15, 16)
 	require.Equal(t, int64(14), turn.floor.id)
 	offer := func(id int64) int64 {
@@ -211,7 +211,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	again(t, turns, turn, 17, 18, 19, 20)
 	require.Equal(t, int64(18), turn.floor.id)
 	require.Equal(t, int64(18), offer(17))
-	turns.LookBegins()
+	turns.floors.looks++
 	require.Equal(t, int64(18), offer(19))
 	require.Zero(t, offer(17))
 }
@@ -222,11 +222,11 @@ func TestJobThatIsToldOfTwice(t *testing.T) {
 	pgtest.OverAll(t, map[string]int64{"all": 9, "a part of the batch": 8}, func(t *testing.T, finished int64) {
 		turns, turn := announced(t, group("a"), 5)
 		require.True(t, turns.Again(turn, Outcome{Finished: 5, More: true}))
-		turns.AskWriters()
-		turns.Writers([]string{"2/1"}, false) // it has drawn 4
+		turns.floors.ask()
+		turns.floors.answered([]string{"2/1"}, false) // it has drawn 4
 		require.True(t, turns.Again(turn, Outcome{Finished: 6, More: true, Seen: lease.Seen{XID: 50, Oldest: 40}}))
-		turns.AskWriters()
-		turns.Writers(nil, false) // and has committed it
+		turns.floors.ask()
+		turns.floors.answered(nil, false) // and has committed it
 		last := Outcome{Finished: 9, More: true, Seen: lease.Seen{XID: 60, Oldest: 40}}
 		require.True(t, turns.Again(turn, last))
 		last.Finished = finished

@@ -78,7 +78,7 @@ func TestAloneIsNotForgotten(t *testing.T) {
 	turns := newTurns(t)
 	turns.SetBatch(queue, Batch{Groups: 2})
 	turns.Offer(ready("a", "b", "c"))
-	turns.Walked(queue, false) // there are more groups than the line holds
+	turns.rooms.walked(queue, false) // there are more groups than the line holds
 	turn := turns.TryNext()
 	alone := turn.with[0]
 	turns.Done(turn, Outcome{Finished: 1, More: true})

@@ -260,7 +260,7 @@ func (s *search) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View
 		p.due = cursor{at: p.from}
 	}
 	hints := s.hints[:0]
-	s.Turns.LookBegins()
+	s.Turns.with(func(b *book) { b.floors.looks++ })
 	var h Candidate
 	due := p.due
 	err := query(ctx, conn, "look for jobs that are due", s.Schema.Qualify(statement("due")),
@@ -284,7 +284,7 @@ func (s *search) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View
 func (s *search) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	to := min(p.id+newBatch, p.last)
 	hints := s.hints[:0]
-	s.Turns.LookBegins()
+	s.Turns.with(func(b *book) { b.floors.looks++ })
 	var h Candidate
 	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")),
 		[]any{s.roomy(view, 0), p.id, to, p.until}, []any{&h.Queue, &h.GroupID, &h.ID},

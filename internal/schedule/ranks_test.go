@@ -61,7 +61,7 @@ func TestGuaranteedPart(t *testing.T) {
 func TestGuaranteedPartOfTheOldest(t *testing.T) {
 	offer := func(priority int) func(*Turns) {
 		return func(turns *Turns) {
-			turns.LookBegins()
+			turns.floors.looks++
 			turns.Offer(urgent(priority, ready("oldest")))
 		}
 	}
@@ -106,11 +106,11 @@ func TestPriorityEndsWithItsJob(t *testing.T) {
 // that is older than what a lane has done.
 func TestPriorityOfAGroupInLine(t *testing.T) {
 	turns := newTurns(t, ready("a", "b", "c", "d")...)
-	turns.Walked(queue, true)
+	turns.rooms.walked(queue, true)
 	turns.Done(turns.TryNext(), Outcome{Finished: 1, More: true}) // a, in the other part of the line
 	turns.Offer(urgent(4, ready("d", "a", "c")))
 	require.Equal(t, 2, turns.line.row(queue).ranked, "what is found of a is older")
-	turns.LookBegins()
+	turns.floors.looks++
 	turns.Offer(urgent(6, ready("c", "a")))
 	turns.Offer(urgent(0, ready("d")))
 	require.Equal(t, []string{"c", "a", "b", "d"}, drained(turns))
@@ -165,7 +165,7 @@ func TestUrge(t *testing.T) {
 	turns := newTurns(t, ready("a")...)
 	turns.Urge(group("b"), 2)
 	require.True(t, turns.View().Hinted)
-	_, unknown := turns.Watched()
+	_, unknown := turns.watched.holders(turns.poll)
 	turns.Recheck(unknown)
 	turns.Offer(urgent(1, ready("b")))
 	turns.Urge(group("a"), 3)

@@ -56,7 +56,7 @@ func (r *reader) read(
 	ctx context.Context, conn *pgx.Conn, w *walk, keep func(*Candidate) bool, sql string, args ...any,
 ) (n int, last string, err error) {
 	begin := time.Now()
-	r.Turns.LookBegins()
+	r.Turns.with(func(b *book) { b.floors.looks++ })
 	var found []Candidate
 	err = heads(ctx, conn, r.Schema.Qualify(sql), args, func(c Candidate) {
 		n, last = n+1, c.GroupID

@@ -43,6 +43,6 @@ func (s *Scout) refill(ctx context.Context, conn *pgx.Conn, view View) (err erro
 	if s.refilled, more, err = s.readOn(ctx, conn, w, f.queue, f.limit); err != nil {
 		return err
 	}
-	s.Turns.refilled(f.queue, w, more)
+	s.Turns.with(func(b *book) { b.rooms.refilled(f.queue, w, more) })
 	return nil
 }

@@ -44,7 +44,9 @@ func (s *rooms) look() (all []queueRoom, most int, next refill) {
 	return all, most, next
 }
 
-// walked notes what Turns.Walked says.
+// walked notes that a walk over all groups of a queue has ended, and whether the line had room for every ready one.
+// While it has not, a group that was worked does not go back in line for ever: it would keep out those that the walk
+// has yet to reach.
 func (s *rooms) walked(queue string, complete bool) {
 	r := s.line.row(queue)
 	r.overflowed, r.dropped, r.started = r.shares == nil && (!complete || r.dropped), false, true

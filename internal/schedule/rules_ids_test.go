@@ -117,7 +117,7 @@ func (w *passer) rest(first bool) {
 func TestLowerIDDropsTheFloor(t *testing.T) {
 	pgtest.OverAll(t, map[string]func(*Turns){
 		"announced": func(turns *Turns) { turns.PutBack(group("a"), 1) },
-		"found":     func(turns *Turns) { turns.LookBegins(); turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
+		"found":     func(turns *Turns) { turns.floors.looks++; turns.Offer([]Candidate{{Key: group("a"), ID: 1}}) },
 	}, func(t *testing.T, tell func(*Turns)) {
 		s := newStage(t)
 		turns := floored(s)
@@ -131,7 +131,7 @@ func TestLowerIDDropsTheFloor(t *testing.T) {
 func floored(s *stage) *Turns {
 	s.Helper()
 	turns := NewTurns(10)
-	turns.Walked(queue, true)
+	turns.rooms.walked(queue, true)
 	turns.Announce(group("a"), 1)
 	for id := int64(1); id <= 3; id++ {
 		trust(turns)

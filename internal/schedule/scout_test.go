@@ -157,7 +157,7 @@ func TestNewestTransactionHolds(t *testing.T) {
 	holder := s.lane()
 	s.claim(holder, "a")
 	turns, scout, conn := s.watching()
-	xids, unknown := turns.Watched()
+	xids, unknown := turns.watched.holders(turns.poll)
 	require.Len(t, xids, 1)
 	require.Empty(t, unknown)
 	s.Terminate(holder.Conn().PgConn().PID())
@@ -179,7 +179,7 @@ func TestReleasedBySession(t *testing.T) {
 	s.Exec("UPDATE pgfifo.queue_groups SET session = NULL WHERE group_id = 'b'")
 	s.Until(func() bool {
 		require.NoError(t, scout.checkWatched(t.Context(), conn, View{}))
-		keys, _ := turns.Kept()
+		keys, _ := turns.watched.kept()
 		return len(keys) == 1
 	})
 	require.Equal(t, []string{"b"}, drained(turns))

@@ -260,7 +260,7 @@ func TestRefillGoesOn(t *testing.T) {
 		froms = append(froms, next.from)
 		w := &walk{share: next.share, after: next.from}
 		turns.Offer(turns.admit(behind(next.from), w))
-		turns.refilled(queue, w, false)
+		turns.rooms.refilled(queue, w, false)
 	}
 	require.Equal(t, []string{"a/00015", "a/00031", ""}, froms)
 	require.Len(t, order, 40)

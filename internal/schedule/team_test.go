@@ -82,7 +82,7 @@ func TestTeamThatIsFull(t *testing.T) {
 		turn := turns.TryNext()
 		require.NotNil(t, turn)
 		leave(turns, turn, Outcome{Missed: true})
-		_, unknown := turns.Watched()
+		_, unknown := turns.watched.holders(turns.poll)
 		turns.Recheck(unknown) // the scout looks
 		turns.Offer(run(3, "a"))
 		require.Nil(t, turns.TryNext())
@@ -101,11 +101,11 @@ func TestTeamThatIsFull(t *testing.T) {
 	miss()
 	leave(turns, first, Outcome{Finished: 2})
 	miss()
-	_, unknown := turns.Watched()
+	_, unknown := turns.watched.holders(turns.poll)
 	require.Empty(t, unknown, "no lane is left: its holder is watched")
 	turns.Announce(group("a"), 10)
 	miss()
-	ended, _ := turns.WatchedBy(map[int64]bool{100: false})
+	ended, _ := turns.watched.by(map[int64]bool{100: false})
 	turns.Recheck(ended)
 	turns.Offer(run(3, "a"))
 	miss()
@@ -132,7 +132,7 @@ func TestTeamBehindAStart(t *testing.T) {
 		}
 	}
 	leave(turns, turns.TryNext(), Outcome{Missed: true, NextLocked: true})
-	_, unknown := turns.Watched()
+	_, unknown := turns.watched.holders(turns.poll)
 	require.Len(t, unknown, 1, "it takes long: the scout looks")
 }
 
@@ -215,7 +215,7 @@ func TestQueueOverItsLimit(t *testing.T) {
 	turns.Under(a.Queue)
 	over(turns, b)
 	require.Nil(t, turns.TryNext(), "it is at its limit, and what there was of the other queue is taken")
-	_, unknown := turns.Watched()
+	_, unknown := turns.watched.holders(turns.poll)
 	require.Len(t, unknown, 1, "the scout is to look at the group that found no slot")
 
 	// A lane that has ended a job has freed a slot, and one may try.
@@ -255,7 +255,7 @@ func TestTroubleOverALimit(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		turn := turns.TryNext()
 		over(turns, turn)
-		_, unknown := turns.Watched()
+		_, unknown := turns.watched.holders(turns.poll)
 		turns.Recheck(unknown) // the scout has looked
 		turns.Offer(limited("a"))
 		turn = turns.TryNext()

@@ -58,7 +58,7 @@ func TestTroubleWithMissesBetween(t *testing.T) {
 // looked has the scout find that the group which is watched is free, and takes it.
 func looked(t *testing.T, turns *Turns) *Turn {
 	t.Helper()
-	_, keys := turns.Watched()
+	_, keys := turns.watched.holders(turns.poll)
 	require.Len(t, keys, 1, "it is not watched")
 	done := turns.Recheck(keys)
 	turns.Offer(ready(keys[0].GroupID))

@@ -46,7 +46,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":         d.check,
 			"offer":    func(t *rapid.T) { d.offer(t, key, id) },
-			"looking":  func(*rapid.T) { d.turns.LookBegins() },
+			"looking":  func(*rapid.T) { d.turns.floors.looks++ },
 			"urge":     func(t *rapid.T) { d.turns.Urge(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"announce": func(t *rapid.T) { d.announce(key.Draw(t, "key"), id.Draw(t, "id")) },
 			"take": func(t *rapid.T) {
@@ -60,7 +60,7 @@ func TestTurnsKeepTheirPromises(t *testing.T) {
 			"again":   func(t *rapid.T) { d.again(t, id) },
 			"due":     func(*rapid.T) { d.turns.Due() },
 			"walked": func(t *rapid.T) {
-				d.turns.Walked(key.Draw(t, "key").Queue, rapid.Bool().Draw(t, "complete"))
+				d.turns.rooms.walked(key.Draw(t, "key").Queue, rapid.Bool().Draw(t, "complete"))
 			},
 			"released": d.released,
 		})
@@ -182,12 +182,12 @@ func (d *dispatch) again(t *rapid.T, id *rapid.Generator[int64]) {
 
 // released is the scout's look at held groups: all are free, and some have no jobs.
 func (d *dispatch) released(t *rapid.T) {
-	xids, keys := d.turns.Watched()
+	xids, keys := d.turns.watched.holders(d.turns.poll)
 	died := make(map[int64]bool)
 	for i, x := range xids {
 		died[x] = i%2 == 0
 	}
-	ended, orphans := d.turns.WatchedBy(died)
+	ended, orphans := d.turns.watched.by(died)
 	keys = append(keys, ended...)
 	d.turns.Recheck(keys)
 	require.Empty(t, d.turns.watched.turns)

@@ -118,7 +118,7 @@ func TestMissedAgainAndAgain(t *testing.T) {
 		try := func(d time.Duration) int {
 			tries = 0
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
-				if _, unknown := turns.Watched(); len(unknown) > 0 {
+				if _, unknown := turns.watched.holders(turns.poll); len(unknown) > 0 {
 					turns.Recheck(unknown)
 				}
 				turns.Offer(cs)
@@ -152,7 +152,7 @@ func TestLateLook(t *testing.T) {
 		turns.Done(turn, Outcome{More: true, DueIn: time.Second, Unavailable: true, NoCompany: true, OneByOne: 9})
 		cs[0].Holder = 7
 		turns.Offer(cs)
-		ended, _ := turns.WatchedBy(map[int64]bool{7: false})
+		ended, _ := turns.watched.by(map[int64]bool{7: false})
 		require.Len(t, ended, 1)
 		done := turns.Recheck(ended)
 		cs[0].Holder, cs[0].DueIn = 0, time.Second

@@ -140,7 +140,7 @@ func TestTurnsDuringTheFirstWalk(t *testing.T) {
 	turns.Offer(ready("c"))
 	require.Equal(t, []string{"b", "c", "a"}, drained(turns), "a has had its turn")
 
-	turns.Walked(queue, true) // from now on, whoever comes later waits longer
+	turns.rooms.walked(queue, true) // from now on, whoever comes later waits longer
 	turns.Offer(ready("d"))
 	d := turns.TryNext()
 	turns.Done(d, Outcome{Finished: 1, More: true})
@@ -152,7 +152,7 @@ func TestTurnsDuringTheFirstWalk(t *testing.T) {
 func TestTurnsBeforeTheWalkIsComplete(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
-	turns.Walked(queue, false)
+	turns.rooms.walked(queue, false)
 	turns.Offer(ready("a", "b"))
 	for range quantum - 1 {
 		for _, id := range []string{"a", "b"} {
@@ -235,17 +235,17 @@ func TestTurnsThatOthersHold(t *testing.T) {
 	mine, missed := turns.TryNext(), turns.TryNext()
 	turns.Done(missed, Outcome{Missed: true})
 
-	xids, unknown := turns.Watched()
+	xids, unknown := turns.watched.holders(turns.poll)
 	require.ElementsMatch(t, []int64{7, 8}, xids)
 	require.Equal(t, []groups.Key{missed.Key}, unknown)
 	require.Equal(t, 4, turns.View().Watched)
-	ended, orphans := turns.WatchedBy(map[int64]bool{7: true, 9: false})
+	ended, orphans := turns.watched.by(map[int64]bool{7: true, 9: false})
 	require.ElementsMatch(t, []groups.Key{group("a"), group("b")}, ended)
 	require.Equal(t, map[groups.Key]bool{group("a"): true, group("b"): true}, orphans)
-	ended, orphans = turns.WatchedBy(map[int64]bool{8: false})
+	ended, orphans = turns.watched.by(map[int64]bool{8: false})
 	require.Equal(t, []groups.Key{group("c")}, ended)
 	require.Empty(t, orphans, "its holder committed")
-	ended, _ = turns.WatchedBy(nil)
+	ended, _ = turns.watched.by(nil)
 	require.Empty(t, ended)
 
 	// The walk sees what this process itself holds, too.
@@ -280,7 +280,7 @@ func TestAnnounceBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
 	turns.setScout([]string{queue}, 0, 0)
-	turns.Walked(queue, true)
+	turns.rooms.walked(queue, true)
 	for _, id := range []string{"a", "b", "c"} {
 		turns.Announce(group(id), 1)
 	}

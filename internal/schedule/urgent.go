@@ -65,7 +65,9 @@ func (u *urgency) nextUrgent(view View) time.Duration {
 func (u *urgency) lookUrgent(ctx context.Context, conn *pgx.Conn, _ View) error {
 	begin := time.Now()
 	u.asked.Store(false)
-	hints, err := u.readUrgent(ctx, conn, u.Turns.fullLevels())
+	var full map[level]bool
+	u.Turns.with(func(b *book) { full = b.rooms.fullLevels() })
+	hints, err := u.readUrgent(ctx, conn, full)
 	if err != nil {
 		return err
 	}

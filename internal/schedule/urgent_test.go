@@ -159,7 +159,7 @@ func TestUrgentLookIsShort(t *testing.T) {
 		s.give(p+1, 1000, fmt.Sprint("g", p))
 	}
 	turns, scout := s.scout(time.Hour)
-	hints, err := scout.readUrgent(t.Context(), s.Session().Conn, turns.fullLevels())
+	hints, err := scout.readUrgent(t.Context(), s.Session().Conn, turns.rooms.fullLevels())
 	require.NoError(t, err)
 	require.Len(t, hints, MaxPriority*maxUrgent)
 	require.Equal(t, Candidate{Key: group("g800001"), Priority: MaxPriority}, hints[0])

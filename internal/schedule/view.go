@@ -31,6 +31,13 @@ func (t *Turns) setScout(queues []string, soon, poll time.Duration) {
 	}
 }
 
+// with lets f use the book, with the lock.
+func (t *Turns) with(f func(*book)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.book)
+}
+
 // View returns a View. The next one tells of what is done from now on (Worked, paused).
 func (t *Turns) View() View {
 	t.mu.Lock()
@@ -135,49 +142,6 @@ func (t *Turns) outranked(hints []Candidate) (keys []groups.Key) {
 	return keys
 }
 
-// fullLevels returns the levels that have no room for more groups in line.
-func (t *Turns) fullLevels() map[level]bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.rooms.fullLevels()
-}
-
-// refilled notes how far a refill has come; more says that there may be groups behind.
-func (t *Turns) refilled(queue string, w *walk, more bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rooms.refilled(queue, w, more)
-}
-
-// AskWriters says that the transactions which write to the jobs are about to be asked for.
-func (t *Turns) AskWriters() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.floors.ask()
-}
-
-// Writers notes the answer to AskWriters: who they are, and whether one of them is prepared.
-func (t *Turns) Writers(writers []string, prepared bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.floors.answered(writers, prepared)
-}
-
-// LookBegins says that heads are about to be looked for, to be offered then.
-func (t *Turns) LookBegins() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.floors.looks++
-}
-
-// Checked says that the heads of all groups have been offered since the given time. For as long as keep they need not
-// be looked at again for jobs that were put back.
-func (t *Turns) Checked(since time.Time, keep time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.floors.checked(since, keep)
-}
-
 // Forget drops all floors of a queue: jobs were put back, it is not known which.
 func (t *Turns) Forget(queue string) {
 	t.mu.Lock()
@@ -188,37 +152,6 @@ func (t *Turns) Forget(queue string) {
 			turn.lowest = 0
 		}
 	}
-}
-
-// Walked says that a walk over all groups of a queue has ended, and whether the line had room for every ready one.
-// While it has not, a group that was worked does not go back in line for ever: it would keep out those that the walk
-// has yet to reach.
-func (t *Turns) Walked(queue string, complete bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.rooms.walked(queue, complete)
-}
-
-// Watched returns the transactions that hold groups elsewhere, each once, and the groups of which the holder is not
-// known.
-func (t *Turns) Watched() (xids []int64, unknown []groups.Key) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.watched.holders(t.poll)
-}
-
-// Kept returns the groups that sessions hold, and their numbers.
-func (t *Turns) Kept() (keys []groups.Key, sessions []int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.watched.kept()
-}
-
-// WatchedBy returns the groups held by the given transactions, all of them and those whose worker died.
-func (t *Turns) WatchedBy(died map[int64]bool) (keys []groups.Key, orphans map[groups.Key]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.watched.by(died)
 }
 
 // Recheck forgets watched groups, whose heads are looked at next: those that are offered or announced until done is

@@ -224,7 +224,7 @@ func (s *search) walkQueue(ctx context.Context, conn *pgx.Conn, view View, n int
 // endWalk ends the walk over a queue.
 func (s *search) endWalk(w *walk, queue string) {
 	w.midway, w.after, w.covered = false, "", s.look.on
-	s.Turns.Walked(queue, !w.cut)
+	s.Turns.with(func(b *book) { b.rooms.walked(queue, !w.cut) })
 	first := slices.MinFunc(s.walks, func(a, b walk) int { return a.began.Compare(b.began) })
 	if began := first.began; !s.midway() && began.After(s.began) { // all have ended; none is without a beginning
 		s.began = began
@@ -232,7 +232,8 @@ func (s *search) endWalk(w *walk, queue string) {
 		if s.slowed++; s.whole <= s.slow() {
 			s.slowed = 0
 		}
-		s.Turns.Checked(began, 2*(time.Since(began)+s.walkPause(s.whole)))
+		keep := 2 * (time.Since(began) + s.walkPause(s.whole))
+		s.Turns.with(func(b *book) { b.floors.checked(began, keep) })
 	}
 	if !slices.ContainsFunc(s.walks, walk.together) {
 		s.calm(s.news > w.news)

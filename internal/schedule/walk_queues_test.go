@@ -133,8 +133,8 @@ func TestPartsOfTheLine(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(2)
 	turns.setScout([]string{queue, other}, 0, 0)
-	turns.Walked(queue, false)
-	turns.Walked(other, true)
+	turns.rooms.walked(queue, false)
+	turns.rooms.walked(other, true)
 	otherA := groups.Key{Queue: other, GroupID: "a"}
 	turns.Offer([]Candidate{{Key: group("a"), ID: 1}, {Key: group("b"), ID: 1}, {Key: otherA, ID: 1}})
 	view := turns.View()

@@ -28,7 +28,7 @@ func TestWalkFindsGroupsInEveryState(t *testing.T) {
 	require.Equal(t, int64(1), turns.known[group("ready")].head)
 	require.Len(t, turns.known, 3)
 	require.InDelta(t, time.Hour, turns.Due(), float64(time.Minute))
-	xids, unknown := turns.Watched()
+	xids, unknown := turns.watched.holders(turns.poll)
 	require.Empty(t, unknown)
 	xid := pgtest.One[string](s.DB, "SELECT backend_xid::text FROM pg_stat_activity WHERE pid = $1",
 		l.Conn().PgConn().PID())

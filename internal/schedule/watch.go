@@ -42,7 +42,9 @@ func (w *watching) nextWatch(view View) time.Duration {
 // and not by the next walk.
 func (w *watching) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) error {
 	w.checked = time.Now()
-	xids, keys := w.Turns.Watched()
+	var xids []int64
+	var keys, ended []groups.Key
+	w.Turns.with(func(b *book) { xids, keys = b.watched.holders(b.poll) })
 	died := make(map[int64]bool) // the transactions that ended, and whether their workers died
 	if len(xids) > 0 {
 		var xid int64
@@ -53,7 +55,8 @@ func (w *watching) checkWatched(ctx context.Context, conn *pgx.Conn, _ View) err
 			return err
 		}
 	}
-	ended, orphans := w.Turns.WatchedBy(died)
+	var orphans map[groups.Key]bool
+	w.Turns.with(func(b *book) { ended, orphans = b.watched.by(died) })
 	keys = append(keys, ended...)
 	released, err := w.released(ctx, conn)
 	if err != nil {
@@ -82,7 +85,9 @@ func (w *watching) released(ctx context.Context, conn *pgx.Conn) (released []gro
 	if begin.Sub(w.kept.walked) < tuning.Spare*w.kept.cost {
 		return nil, nil
 	}
-	keys, sessions := w.Turns.Kept()
+	var keys []groups.Key
+	var sessions []int64
+	w.Turns.with(func(b *book) { keys, sessions = b.watched.kept() })
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -110,13 +115,13 @@ func (w *watching) nextAsk(view View) time.Duration {
 // not come so soon that asking takes over a 20th of the time.
 func (w *watching) checkWriters(ctx context.Context, conn *pgx.Conn, view View) error {
 	begin := time.Now()
-	w.Turns.AskWriters()
+	w.Turns.with(func(b *book) { b.floors.ask() })
 	each := min(begin.Sub(w.asked), tuning.Wait) / time.Duration(max(view.Unproven, 1))
 	writing, err := askWriters(ctx, conn, w.Schema)
 	if err != nil {
 		return err
 	}
-	w.Turns.Writers(writing.jobs, writing.prepared)
+	w.Turns.with(func(b *book) { b.floors.answered(writing.jobs, writing.prepared) })
 	w.asked = time.Now()
 	w.askGap = max(min(tuning.Rows*each, tuning.Wait), tuning.Rest, tuning.Spare*w.asked.Sub(begin))
 	return nil
