@@ -90,9 +90,6 @@ func (t *Turn) HasSlot() bool { return t.slot }
 // SuspectAllowed reports whether its claim may take a head that may be what has killed its workers.
 func (t *Turn) SuspectAllowed() bool { return t.allowed }
 
-// HasGroupSlot reports whether other jobs of its group may run beside the one that it is to claim.
-func (t *Turn) HasGroupSlot() bool { return t.groupSlot }
-
 // Request returns what is to be claimed: the groups are numbered as All has them.
 func (t *Turn) Request() *lease.Request {
 	r := t.request(0)
