@@ -25,7 +25,7 @@ type book struct {
 	suspected map[*Turn]bool // groups that wait for the end of another suspect
 	poll      time.Duration
 	worked    bool // a job was worked since the last View
-	wake      bell // rings when the scout is to look at the Turns
+	wake      bell // rings when the scout is to see at once what has changed
 }
 
 // take gives the next turn to a lane, or returns nil.

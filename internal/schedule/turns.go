@@ -103,7 +103,7 @@ func (t *Turns) Next(ctx context.Context) *Turn {
 	ch := make(chan *Turn, 1)
 	t.waiting = append(t.waiting, ch)
 	t.mu.Unlock()
-	t.Wake()
+	t.wake.ring()
 	select {
 	case turn := <-ch:
 		return turn
@@ -339,5 +339,5 @@ func (t *Turns) Urge(key groups.Key, id int64) {
 		return
 	}
 	t.watch(&Turn{Key: key, share: share, head: id, hinted: true}, 0)
-	t.Wake()
+	t.wake.ring()
 }

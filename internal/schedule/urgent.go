@@ -44,7 +44,7 @@ const rareGap = tuning.Wait / 4
 // Urge asks for a look for jobs with a priority, of some queue.
 func (u *urgency) Urge() {
 	u.asked.Store(true)
-	u.Turns.Wake()
+	u.Turns.wake.ring()
 }
 
 // nextUrgent returns how long the next such look has to wait. If no group is in line, whatever is found goes first.

@@ -174,6 +174,3 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 		clear(t.watched.checking)
 	}
 }
-
-// Wake makes the scout see at once what has changed: a lane waits for a group, say.
-func (t *Turns) Wake() { t.wake.ring() }
