@@ -259,7 +259,7 @@ func (s *search) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View
 	if view.rooms[p.queue].room <= 0 { // the next one is read from its beginning
 		p.due = cursor{at: p.from}
 	}
-	hints := s.hints[:0]
+	s.hints = s.hints[:0]
 	s.Turns.with(func(b *book) { b.floors.looks++ })
 	var h Candidate
 	due := p.due
@@ -267,33 +267,33 @@ func (s *search) readDue(ctx context.Context, conn *pgx.Conn, p *pass, view View
 		[]any{s.roomy(view, p.queue), p.due.at, p.due.id, p.from, p.until, tuning.Rows},
 		[]any{&h.Queue, &h.GroupID, &h.ID, &due.at}, func() {
 			due.id, h.DueIn = h.ID, time.Until(due.at.Add(p.ahead))
-			hints = append(hints, h)
+			s.hints = append(s.hints, h)
 		})
 	if err != nil {
 		return err
 	}
-	if len(hints) < tuning.Rows {
+	if len(s.hints) < tuning.Rows {
 		p.queue = len(s.Queues)
 	} else {
 		p.queue, p.due = slices.Index(s.Queues, h.Queue), due
 	}
-	return s.follow(ctx, conn, hints)
+	return s.readGroups(ctx, conn, s.Turns.unknown(s.hints), nil)
 }
 
 // readNew reads a stretch of ids, of the queues that have room.
 func (s *search) readNew(ctx context.Context, conn *pgx.Conn, p *pass, view View) error {
 	to := min(p.id+newBatch, p.last)
-	hints := s.hints[:0]
+	s.hints = s.hints[:0]
 	s.Turns.with(func(b *book) { b.floors.looks++ })
 	var h Candidate
 	err := query(ctx, conn, "look for new jobs", s.Schema.Qualify(statement("new")),
 		[]any{s.roomy(view, 0), p.id, to, p.until}, []any{&h.Queue, &h.GroupID, &h.ID},
-		func() { hints = append(hints, h) })
+		func() { s.hints = append(s.hints, h) })
 	if err != nil {
 		return err
 	}
 	p.id = to
-	return s.follow(ctx, conn, hints)
+	return s.readGroups(ctx, conn, s.Turns.unknown(s.hints), nil)
 }
 
 // roomy returns those of the Queues that have room, from one of them on, by its index.
@@ -304,10 +304,4 @@ func (s *search) roomy(view View, from int) (queues []string) {
 		}
 	}
 	return queues
-}
-
-// follow looks at the heads of those groups of which a hint tells something new.
-func (s *search) follow(ctx context.Context, conn *pgx.Conn, hints []Candidate) error {
-	s.hints = hints
-	return s.readGroups(ctx, conn, s.Turns.unknown(hints), nil)
 }
