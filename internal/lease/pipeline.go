@@ -108,7 +108,8 @@ func (p *pipeline) sync() error {
 			return err
 		}
 	}
-	return readSync(p)
+	_, err := nextAs[*pgconn.PipelineSync](p)
+	return err
 }
 
 // exchange is the last sync of a pipeline. It returns the first error.
@@ -154,12 +155,6 @@ func nth(of int, row func(r *rowReader, n int)) func(*rowReader) {
 		}
 		row(r, n)
 	}
-}
-
-// readSync reads the answer to a Sync.
-func readSync(p *pipeline) error {
-	_, err := nextAs[*pgconn.PipelineSync](p)
-	return err
 }
 
 // nextAs returns the next answer, which must be of that type.
