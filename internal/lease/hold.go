@@ -28,14 +28,6 @@ type Hold struct {
 	claimed []Held // all heads of a claim that has locked more groups than it may work; else nil
 }
 
-// all returns the hold with every head that its claim has locked.
-func (h *Hold) all() *Hold {
-	if h == nil || h.claimed == nil {
-		return h
-	}
-	return &Hold{Held: h.claimed[0], Rest: h.claimed[1:]}
-}
-
 // changed reports whether a lane that has taken the hold has found a job of it that is not what was read.
 func (h *Hold) changed() bool {
 	return slices.ContainsFunc(keptBehind(h), func(job *Held) bool { return job.Place == Place{} })

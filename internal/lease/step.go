@@ -275,7 +275,7 @@ func (l *Lane) giveUp(ctx context.Context) {
 // keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. Then the hold is of
 // everything that was claimed.
 func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
-	all := hold.all()
+	all := &Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
 	lost, err := l.dead(ctx, all)
 	if err != nil || len(lost) == 0 {
 		return false, err
