@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -99,18 +98,11 @@ func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock, 
 // look finds the head of a group, if it has one.
 func (l *Lane) look(ctx context.Context, pg *pgconn.PgConn, head *Held) error {
 	key := [][]byte{[]byte(head.Queue), []byte(head.GroupID)}
-	answer := pg.ExecParams(ctx, l.schema.Qualify(headSQL), key, nil, nil, nil).Read()
+	answer := pg.ExecParams(ctx, l.schema.Qualify(headSQL), key, nil, nil, binaryRows).Read()
 	if answer.Err != nil || len(answer.Rows) == 0 {
 		return answer.Err
 	}
-	var row [3]int64
-	for i, text := range answer.Rows[0] {
-		n, err := strconv.ParseInt(string(text), 10, 64)
-		if err != nil {
-			return err
-		}
-		row[i] = n
-	}
-	head.ID, head.Attempts, head.jobXID = row[0], int(row[1]), uint32(row[2])
-	return nil
+	r := rowReader{values: answer.Rows[0]}
+	head.ID, head.Attempts, head.jobXID = r.int64(), int(int32(r.uint32())), r.uint32()
+	return r.end()
 }
