@@ -92,7 +92,7 @@ func (b *Borrower) settleOnLane(ctx context.Context, hold *Hold, calls []Call, w
 // lane back.
 func (b *Borrower) settleBorrowed(ctx context.Context, hold *Hold, calls []Call) error {
 	lane, heads := b.lane.Load(), keptHeads(hold)
-	lane.marks.heads = append(lane.marks.heads, lostHeads(hold)...)
+	lane.marked = append(lane.marked, lostHeads(hold)...)
 	begin := time.Now()
 	end := endCall(heads, settledBy(heads, calls))
 	_, _, err := lane.Step(ctx, append(calls[:len(calls):len(calls)], end), nil)

@@ -139,7 +139,10 @@ func (d *Dialer) dial(ctx context.Context, to *pgxpool.Config) (*Lane, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{link: on, db: d.DB, schema: d.Schema, wary: &d.wary}
+	l := &Lane{
+		recorder: recorder{link: on, schema: d.Schema, stmts: unprepared(d.Schema, ownTexts, d.Statements)},
+		db:       d.DB, wary: &d.wary,
+	}
 	if err := d.equip(ctx, l); err != nil {
 		_ = l.conn.Close()
 		return nil, err
@@ -161,8 +164,6 @@ func (d *Dialer) equip(ctx context.Context, l *Lane) error {
 		return err
 	}
 	l.claims.dialed = dials.Add(1)
-	l.stmts = unprepared(d.Schema, ownTexts, d.Statements)
-	l.recorder, l.marks = recorder{on: l.link, schema: d.Schema, stmts: l.stmts}, marks{on: l.link, schema: d.Schema}
 	if d.parsed.CompareAndSwap(false, true) {
 		if err := l.stmts.parse(ctx, l.pg()); err != nil {
 			d.parsed.Store(false)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/uptrace/bun"
 
-	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -19,11 +18,8 @@ import (
 // Lane stands for none: Aside calls f, Spoiled is false, Undo does nothing. A Borrower that has borrowed none returns
 // nil.
 type Lane struct {
-	*link
 	recorder
-	stmts  statements
-	schema schema.Name
-	db     *bun.DB
+	db *bun.DB
 
 	last   pipeline // used again by the next one
 	claims claims
@@ -36,7 +32,6 @@ type Lane struct {
 	loan  *Loan // the transaction as the handler has it; not nil while there is a hold
 	used  bool  // a handler has taken the transaction since the claim
 	batch bool  // the savepoint of a batch was made: a handler of several jobs has taken the transaction
-	marks marks // of attempts of what it holds
 }
 
 // A Call is one settling statement with its parameters in text format. It must change, or return, exactly one row.
@@ -84,7 +79,7 @@ func (l *Lane) forget() {
 	if l.hold != nil {
 		l.loan.end()
 	}
-	l.hold, l.inTx, l.used, l.batch, l.marks.heads = nil, false, false, false, nil
+	l.hold, l.inTx, l.used, l.batch, l.marked = nil, false, false, false, nil
 }
 
 // Missed returns why the last claim holds nothing, if it does.
@@ -121,7 +116,7 @@ func (l *Lane) begin(p *pipeline) {
 // run has started with its mark, and is not given back for a pause.
 func (l *Lane) Mark(ctx context.Context, heads []*Held) error {
 	begin := time.Now()
-	err := l.marks.add(ctx, heads)
+	err := l.mark(ctx, heads)
 	if time.Since(begin) < tuning.Look || errors.Is(err, ErrLost) || l.HungUp() || l.hold.GroupSlot {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pgfifo/pgfifo/internal/schema"
 	"github.com/pgfifo/pgfifo/internal/tuning"
 )
 
@@ -21,22 +20,15 @@ var ErrNoControl = errors.New("lease: the Dialer has no Control pool")
 // ErrPaused is returned by Mark: what is held has been paused since it was claimed.
 var ErrPaused = errors.New("lease: paused since it was claimed")
 
-// marks are those of the attempts that a lane's handlers have begun, to be taken back with its transaction.
-type marks struct {
-	on     *link // the lane's
-	schema schema.Name
-	heads  []*Held
-}
-
-// add marks the attempts of heads in a transaction of its own, and looks whether their claim is open then.
-func (m *marks) add(ctx context.Context, heads []*Held) error {
+// mark marks the attempts of heads in a transaction of its own, and looks whether their claim is open then.
+func (r *recorder) mark(ctx context.Context, heads []*Held) error {
 	if len(heads) == 0 {
 		return nil
 	}
-	if m.on.control == nil {
+	if r.control == nil {
 		return ErrNoControl
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.on.bounds.Silence)
+	ctx, cancel := context.WithTimeout(ctx, r.bounds.Silence)
 	defer cancel()
 	queues, ids, jobs := make([]string, len(heads)), make([]string, len(heads)), make([]int64, len(heads))
 	attempts, xids, slots := make([]int32, len(heads)), make([]int64, len(heads)), make([]bool, len(heads))
@@ -48,15 +40,15 @@ func (m *marks) add(ctx context.Context, heads []*Held) error {
 	// tell of a crash as well.
 	wait, stop := context.WithTimeout(ctx, tuning.Wait)
 	defer stop()
-	conn, err := m.on.control.Acquire(wait)
+	conn, err := r.control.Acquire(wait)
 	if err == nil {
 		defer conn.Release()
 		// An error may come after the marks are made, so they are taken back in any case.
-		m.heads = append(m.heads, heads...)
+		r.marked = append(r.marked, heads...)
 		var b pgx.Batch
 		held := false
 		b.Queue(beginSQL)
-		b.Queue(m.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
+		b.Queue(r.schema.Qualify(statement("mark")), queues, ids, jobs, attempts, xids, slots)
 		b.Queue(commitSQL)
 		b.Queue(claimOpenSQL, xids[0]).QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
 		if err = conn.SendBatch(ctx, &b).Close(); err == nil && !held {

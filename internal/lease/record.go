@@ -36,11 +36,13 @@ const (
 	keepCallsSQL = constraintsSQL + "; SET LOCAL statement_timeout TO DEFAULT"
 )
 
-// A recorder settles on other connections what a lane cannot settle any more.
+// A recorder is a lane's, for what is done on other connections: it marks attempts, and settles what the lane cannot
+// settle any more.
 type recorder struct {
-	on     *link // the lane's
+	*link
 	schema schema.Name
 	stmts  statements
+	marked []*Held // heads whose attempts are marked; the lane takes that back with its transaction
 }
 
 var errUnchanged = errors.New("lease: the server has left the row as it was: a trigger?")
@@ -56,10 +58,10 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // that is behind the head, and the server refuses to mark it, too. After any other error nothing is recorded, or, if
 // the connection broke, it is not known.
 func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
-	if r.on.control == nil {
+	if r.control == nil {
 		return ErrNoControl
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.on.bounds.Silence)
+	ctx, cancel := context.WithTimeout(ctx, r.bounds.Silence)
 	defer cancel()
 	lost := []uint32{uint32(head.Seen.XID)}
 	var own uint32
@@ -86,7 +88,7 @@ func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error 
 // transaction runs f in a transaction on the Control pool, and commits that if f returns nil. It waits for a connection
 // until the context waits ends.
 func (r *recorder) transaction(ctx, waits context.Context, f func(*pgconn.PgConn) error) error {
-	conn, err := r.on.control.Acquire(waits)
+	conn, err := r.control.Acquire(waits)
 	if err != nil {
 		return err
 	}
@@ -203,7 +205,7 @@ func (r *recorder) relock(
 ) (own uint32, err error) {
 	queue, group := []byte(head.Queue), []byte(head.GroupID)
 	xids := array.Of(lost, array.Int)
-	bound := []byte(millis(r.on.bounds.ServerSilence))
+	bound := []byte(millis(r.bounds.ServerSilence))
 	for until := time.Now().Add(tuning.Wait); ; {
 		var batch pgconn.Batch
 		sql, ending, args := statement("relock"), endingSQL, [][]byte{queue, group, bound, xids}

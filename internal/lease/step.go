@@ -128,7 +128,7 @@ type sentStep struct {
 
 // sendCalls settles what is held.
 func (l *Lane) sendCalls(p *pipeline, calls []Call) sentStep {
-	sent := sentStep{marked: l.marks.heads}
+	sent := sentStep{marked: l.marked}
 	if len(sent.marked) > 0 {
 		calls = append(slices.Clip(calls), Call{Statement: stmtUnmark, Args: unmarkArgs(sent.marked)})
 	}
@@ -312,7 +312,7 @@ func (l *Lane) dead(ctx context.Context, hold *Hold) (lost []*Held, err error) {
 	for h := range hold.Heads() {
 		switch {
 		case h.marked:
-			lost, l.marks.heads = append(lost, h), append(l.marks.heads, h)
+			lost, l.marked = append(lost, h), append(l.marked, h)
 		case h.perhapsLost():
 			asked = append(asked, h)
 		}

@@ -79,7 +79,7 @@ var discovery = []Mutant{
 		in(laneFile, "	case paused:\n", "	case paused && false:\n")),
 	plant("mark-for-ever", "a job waits for the mark of its attempt for as long as the server says nothing",
 		test("fifo", "TestBeginsWithoutItsMark"),
-		in(markFile, "context.WithTimeout(ctx, m.on.bounds.Silence)", "context.WithCancel(ctx)")),
+		in(markFile, "context.WithTimeout(ctx, r.bounds.Silence)", "context.WithCancel(ctx)")),
 	plant("end-passed-by-a-mark", "a job begins behind the end of Run, because its attempt was being marked",
 		test("fifo", "TestNothingBeginsBehindASlowMark"),
 		in("fifo/attempt.go", "case stop.Err() != nil && !hold.GroupSlot:", "case false:")),
