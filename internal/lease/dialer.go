@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -45,9 +46,9 @@ type Dialer struct {
 	// Without a DB there are no transactions for bun. Whoever made it closes it.
 	DB *bun.DB
 
-	probe  probe
-	parsed atomic.Bool // a server has parsed ownTexts and Statements
-	wary   atomic.Bool // a handler has taken a lane's statements away, unseen
+	probing sync.Mutex  // for a pooler: lanes that are dialed at once would take each other's sessions
+	parsed  atomic.Bool // a server has parsed ownTexts and Statements
+	wary    atomic.Bool // a handler has taken a lane's statements away, unseen
 }
 
 // Connect opens one plain connection with the session bounds of a lane, for listening and discovery.
@@ -85,7 +86,7 @@ func (d *Dialer) connect(ctx context.Context, to *pgxpool.Config, lane bool) (*l
 		err = errNotWatched
 	} else if !l.pooled {
 		var pid uint32
-		pid, err = d.probe.own(ctx, l)
+		pid, err = d.ownSession(ctx, l)
 		l.stream.pid = int32(pid) //nolint:gosec // as PostgreSQL has it
 	}
 	if err == nil && l.pg().ParameterStatus("in_hot_standby") == "on" {

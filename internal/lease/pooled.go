@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,18 +23,13 @@ var ErrPooled = errors.New("lease: a pooler shares the worker's session with oth
 // a pooler gives is chance. Only a worker behind a pooler pays for it, three round trips each.
 const pooledTries = tuning.Few * tuning.Many
 
-// A probe looks whether a pooler shares the sessions of new connections with others. The zero value is ready.
-type probe struct {
-	mu sync.Mutex // lanes that are dialed at once would take each other's sessions
-}
-
-// own returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing has
-// been set on it yet.
+// ownSession returns the pid of the new connection's session, and ErrPooled if it is not a session of its own. Nothing
+// has been set on it yet.
 //
 // A server tells its backend's pid when a session begins. A pooler tells something else, in any mode; then another
 // transaction is opened through the same pooler, to see whether that gets this connection's session, or this connection
 // another one.
-func (p *probe) own(ctx context.Context, l *link) (pid uint32, err error) {
+func (d *Dialer) ownSession(ctx context.Context, l *link) (pid uint32, err error) {
 	conn := l.pg()
 	pid, err = backend(ctx, conn)
 	if err != nil || pid == conn.PID() || l.control == nil {
@@ -43,8 +37,8 @@ func (p *probe) own(ctx context.Context, l *link) (pid uint32, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.bounds.Silence)
 	defer cancel()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	d.probing.Lock()
+	defer d.probing.Unlock()
 	for range pooledTries {
 		if err := rival(ctx, l.control, conn, pid); err != nil {
 			return 0, err
