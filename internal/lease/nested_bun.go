@@ -95,7 +95,7 @@ type lending struct{ driver.Connector }
 
 func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 	if t, ok := ctx.Value(ticketKey{}).(*ticket); ok && !t.void.Load() {
-		return laneConn{t.loan.lane.conn, t.loan, t}, nil
+		return laneConn{t.loan.lane.conn, t}, nil
 	}
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -112,8 +112,7 @@ func (c lending) Connect(ctx context.Context) (driver.Conn, error) {
 // laneConn is a lane's connection without the power to end it.
 type laneConn struct {
 	*stdlib.Conn
-	loan   *Loan
-	ticket *ticket
+	*ticket
 }
 
 func (c laneConn) Close() error { return nil }
@@ -127,7 +126,7 @@ func (c laneConn) IsValid() bool { return false }
 // is cut off: database/sql would wait for it.
 
 func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	if err := c.loan.enter(c.ticket.nest); err != nil {
+	if err := c.loan.enter(c.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -139,7 +138,7 @@ func (c laneConn) ExecContext(ctx context.Context, query string, args []driver.N
 }
 
 func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if err := c.loan.enter(c.ticket.nest); err != nil {
+	if err := c.loan.enter(c.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -152,7 +151,7 @@ func (c laneConn) QueryContext(ctx context.Context, query string, args []driver.
 }
 
 func (c laneConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	if err := c.loan.enter(c.ticket.nest); err != nil {
+	if err := c.loan.enter(c.nest); err != nil {
 		return nil, err
 	}
 	defer c.loan.leave()
@@ -184,7 +183,7 @@ type laneRows struct {
 }
 
 func (r laneRows) Next(dest []driver.Value) error {
-	if err := r.conn.loan.enter(r.conn.ticket.nest); err != nil {
+	if err := r.conn.loan.enter(r.conn.nest); err != nil {
 		return err
 	}
 	defer r.conn.loan.leave()
@@ -207,8 +206,8 @@ func (c laneConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx
 	if err != nil {
 		return nil, err
 	}
-	c.ticket.nest = n
-	c.ticket.used.Store(true)
+	c.nest = n
+	c.used.Store(true)
 	return laneTx{c.loan, n}, nil
 }
 
