@@ -200,9 +200,7 @@ func (b *Borrower) Forfeit(context.Context) {
 	}
 	b.returnLane()
 	_ = b.release(keptHeads(b.hold), deadNumber()) // if not, the session is dead, and the attempt is lost as well
-	if b.hold != nil {
-		b.forget()
-	}
+	b.forget()
 }
 
 // Record settles a head in another transaction than the one that failed, or, without calls, gives it back.
