@@ -33,14 +33,9 @@ var ownTexts = func() map[string]string {
 	for look, name := range slotLooks {
 		own[name] = withSlot.Replace(own[look])
 	}
-	for _, more := range []map[string]string{transactionSQL, savepointSQL, boundSQL} {
-		maps.Copy(own, more)
-	}
+	maps.Copy(own, savepointSQL)
+	maps.Copy(own, boundSQL)
+	own[stmtBegin], own[stmtCommit] = beginSQL, commitSQL
+	own[stmtChain] = "COMMIT AND CHAIN" // COMMIT and BEGIN in one statement, with the same isolation
 	return own
 }()
-
-var transactionSQL = map[string]string{
-	stmtBegin:  beginSQL,
-	stmtCommit: commitSQL,
-	stmtChain:  "COMMIT AND CHAIN", // COMMIT and BEGIN in one statement, with the same isolation
-}
