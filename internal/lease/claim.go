@@ -16,30 +16,16 @@ const maxBatchBytes = 16 << 20
 
 // claims has what a lane needs for its claims, which it makes one after the other.
 type claims struct {
-	dialed int64 // which one of the process's lanes this is
-	missed Miss  // why the last one holds nothing, if it does
-	claim  claim // of one group; used again by the next one
-	locked []groupLock
+	dialed int64  // which one of the process's lanes this is
+	missed Miss   // why the last one holds nothing, if it does
+	claim  claim  // of one group; used again by the next one
+	locked []Held // heads of the groups that it has locked, as far as it has told of them: see Lane.cover
 	own    uint32 // its transaction, if it has locked any
 }
 
-// A groupLock is a group that the last claim has locked: see Lane.cover.
-type groupLock struct {
-	groups.Key
-	before uint32 // the transaction that had locked the group's row before, or 0
-
-	head     int64 // the id of its head, if the claim has told of that, or 0
-	attempts int
-	job      uint32 // the transaction that had locked the head's row before, or 0
-	marked   bool
-}
-
-// hidesNone reports whether the claim is known to hide no death if it is committed.
-func (g groupLock) hidesNone() bool { return g.head != 0 && (g.marked || g.job == 0 || g.before == 0) }
-
 // tell notes what the claim has told of a head.
-func (c *claims) tell(of *groupLock, h *Held) {
-	of.head, of.attempts, of.job, of.marked = h.ID, h.Attempts, h.jobXID, h.marked
+func (c *claims) tell(of, h *Held) {
+	of.ID, of.Attempts, of.jobXID, of.marked = h.ID, h.Attempts, h.jobXID, h.marked
 }
 
 // send adds a claim to the pipeline. Call claimed when the answers are read: it returns what the claim holds, or nil.
@@ -103,7 +89,7 @@ func (c *claims) readXIDs(r *rowReader, of groups.Key) bool {
 	before, locked := r.optional()
 	c.own = r.uint32()
 	if locked {
-		c.locked = append(c.locked, groupLock{Key: of, before: before})
+		c.locked = append(c.locked, Held{Key: of, groupXID: before})
 	}
 	return locked
 }
@@ -116,7 +102,7 @@ func (c *claim) readJob(r *rowReader) {
 		return
 	}
 	own := &c.of.locked[0]
-	h.scan(r, own.before)
+	h.scan(r, own.groupXID)
 	if len(c.rows) == 1 {
 		c.of.tell(own, h)
 	}
@@ -175,7 +161,7 @@ func (c *claims) sendMany(p *pipeline, next *Request) (claimed func() *Hold) {
 			return
 		}
 		own := &c.locked[at[n]-1]
-		h.scan(r, own.before)
+		h.scan(r, own.groupXID)
 		c.tell(own, h)
 		h.More = r.bool()
 	}))

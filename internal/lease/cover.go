@@ -38,7 +38,7 @@ func (l *Lane) coverAll(ctx context.Context) {
 }
 
 // coverSoon covers a group, and reports whether there was a connection to do so.
-func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
+func (l *Lane) coverSoon(ctx context.Context, one *Held) bool {
 	lost := []uint32{l.claims.own} // and what has tried to cover it
 	type work = func(*pgconn.PgConn) error
 	try := func(on func(context.Context, work) error) error {
@@ -71,10 +71,8 @@ func (l *Lane) coverSoon(ctx context.Context, one *groupLock) bool {
 
 // coverOne covers a group, and returns the id of its transaction if it got the group. lost are the ids of the claim and
 // of earlier tries.
-func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *groupLock, lost []uint32) (own uint32, err error) {
-	head := Held{
-		Key: one.Key, ID: one.head, Attempts: one.attempts, jobXID: one.job, groupXID: one.before, marked: one.marked,
-	}
+func (l *Lane) coverOne(ctx context.Context, pg *pgconn.PgConn, one *Held, lost []uint32) (own uint32, err error) {
+	head := *one
 	own, err = l.relock(ctx, pg, &head, lost, false)
 	if own == 0 {
 		return 0, err

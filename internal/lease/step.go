@@ -266,7 +266,7 @@ func (l *Lane) claimAgain(ctx context.Context, next *Request, had *Hold) (*Hold,
 func (l *Lane) giveUp(ctx context.Context) {
 	failed := l.pg().TxStatus() == 'E'
 	if l.rollback(ctx); !failed && !l.Closed() { // it is committed
-		l.claims.locked = slices.DeleteFunc(l.claims.locked, groupLock.hidesNone)
+		l.claims.locked = slices.DeleteFunc(l.claims.locked, Held.hidesNone)
 	}
 	l.coverAll(ctx)
 	_ = l.Close()
