@@ -98,7 +98,7 @@ func TestRecordInAnotherSession(t *testing.T) {
 			s.groupLimit(2, "a")
 			marks := s.lane()
 			h = s.groupSlot(l, nil, "a")
-			require.NoError(t, marks.Mark(t.Context(), []*Held{&h.Held}))
+			require.NoError(t, marks.mark(t.Context(), []*Held{&h.Held}))
 		} else {
 			h = s.claim(l, "a")
 		}
@@ -219,7 +219,7 @@ func TestRefusedCharge(t *testing.T) {
 			l, next := s.lane(), s.lane()
 			h := s.step(l, nil, one)
 			if several {
-				require.NoError(t, s.lane().Mark(t.Context(), []*Held{&h.Held}))
+				require.NoError(t, s.lane().mark(t.Context(), []*Held{&h.Held}))
 			}
 			calls := retryIn(h, 0)
 			calls[0].Counts = true
