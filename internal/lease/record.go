@@ -21,8 +21,8 @@ import (
 const (
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
-	// relockHeadSQL locks it, if its group is locked. Else the job stays as it is: its lock, and the end of this
-	// transaction, would be evidence of a crash.
+	// relockHeadSQL locks it, but only if relock.sql has locked its group: else the lock would hide from whoever has the
+	// group that an attempt was lost.
 	relockHeadSQL = unchangedSQL + " AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// endingSQL finds a group whose row is still the lost transaction's: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
@@ -53,10 +53,10 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // and attempts. All calls are for one job: the head, or one behind it.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job other than it
-// was claimed: then another worker counts the attempt. If the server refuses a call, Record returns that error: the
-// group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job next, unless
-// that is behind the head, and the server refuses to mark it, too. After any other error nothing is recorded, or, if
-// the connection broke, it is not known.
+// was claimed: then that worker finds the lost attempt, and counts it. If the server refuses a call, Record returns that
+// error: the group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job
+// next, unless that is behind the head, and the server refuses to mark it, too. After any other error nothing is
+// recorded, or, if the connection broke, it is not known.
 func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if r.control == nil {
 		return ErrNoControl

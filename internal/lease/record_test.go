@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -124,6 +125,27 @@ func TestLateRecordIsNoEvidence(t *testing.T) {
 	next := s.lane()
 	require.Equal(t, 1, s.claim(next, "a").Attempts, "the finder's")
 	require.Empty(t, s.found(next))
+}
+
+// A record that waits for the end of the lost session has no transaction id yet. So it does not lock the head when
+// somebody else gets the group first: that one would not find that an attempt was lost.
+func TestRecordThatWaitsLocksNothing(t *testing.T) {
+	s := newStage(t)
+	s.Enqueue(1, "a")
+	h := s.claim(s.lane(), "a")
+	for _, name := range []string{"relock", "relock_group_slot"} {
+		tx := s.begin()
+		args := []any{queue, "a", "30000", []string{strconv.FormatInt(h.Seen.XID, 10)}}
+		if name == "relock_group_slot" {
+			args = append(args, h.ID)
+		}
+		tag, err := tx.Exec(t.Context(), s.Schema.Qualify(statement(name)), args...)
+		require.NoError(t, err)
+		require.Zero(t, tag.RowsAffected(), name)
+		var id *string
+		require.NoError(t, tx.QueryRow(t.Context(), "SELECT pg_current_xact_id_if_assigned()::text").Scan(&id))
+		require.Nil(t, id, name)
+	}
 }
 
 // A worker that comes to record an attempt when another one has claimed the group since and has died leaves the

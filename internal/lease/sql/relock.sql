@@ -9,14 +9,18 @@
 --
 -- The lock is that of lock.sql. It keeps claims away until the record is committed, and when it is freed by that
 -- commit the row no longer bears the transaction that was lost, so that one is no evidence of a crash (evidence.sql).
+--
+-- own_xid is asked for above the lock, so the transaction has no id unless the row is locked. The head is locked only
+-- then (relockHeadSQL): without the group, a lock on it would hide from the group's holder that an attempt was lost.
 SELECT pg_current_xact_id() AS own_xid
-FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
-     pgfifo.queue_groups g
-WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
-  AND (g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
-       OR (SELECT CASE WHEN w.ago BETWEEN 1 AND 2147483647 -- else it is newer than this statement
-                       THEN coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'
-                  END
-           FROM (SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295 AS ago
-                 FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n) w))
-FOR NO KEY UPDATE OF g SKIP LOCKED
+FROM (SELECT g.group_id
+      FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
+           pgfifo.queue_groups g
+      WHERE g.queue = $1 AND g.group_id = $2 AND g.session IS NULL
+        AND (g.xmax::text = ANY ($4::text[]) OR g.xmax = '0'::xid
+             OR (SELECT CASE WHEN w.ago BETWEEN 1 AND 2147483647 -- else it is newer than this statement
+                             THEN coalesce(pg_xact_status((w.next - w.ago)::text::xid8), 'committed') = 'committed'
+                        END
+                 FROM (SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295 AS ago
+                       FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS next) n) w))
+      FOR NO KEY UPDATE OF g SKIP LOCKED) l

@@ -5,7 +5,8 @@
 --
 -- The mark of the attempt is taken back with what is recorded. If nothing is, whoever claims the job next finds it.
 SELECT pg_current_xact_id() AS own_xid
-FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
-     pgfifo.jobs j
-WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $5 AND j.xmax::text = ANY ($4::text[])
-FOR NO KEY UPDATE OF j SKIP LOCKED
+FROM (SELECT j.id
+      FROM pg_catalog.set_config('idle_in_transaction_session_timeout', $3::text, true) AS i,
+           pgfifo.jobs j
+      WHERE j.queue = $1 AND j.group_id = $2 AND j.id = $5 AND j.xmax::text = ANY ($4::text[])
+      FOR NO KEY UPDATE OF j SKIP LOCKED) l

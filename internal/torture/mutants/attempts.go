@@ -193,6 +193,11 @@ var attempts = []Mutant{
 		in(recordFile, "		return err\n	})\n	if err == nil && !held {",
 			"		if !held {\n			_, _ = pg.Exec(ctx, `ROLLBACK`).ReadAll()\n		}\n"+
 				"		return err\n	})\n	if err == nil && !held {")),
+	plant("record-that-waits-locks-the-head",
+		"who waits to record a failure hides the lost attempt from the worker that gets the group first",
+		test("internal/lease", "TestRecordThatWaitsLocksNothing"),
+		in("internal/lease/sql/relock.sql", "FROM (SELECT g.group_id\n",
+			"FROM (SELECT g.group_id, pg_current_xact_id()\n")),
 	plant("refused-charge-is-forgotten",
 		"an attempt is not counted whose failure the server refuses to record, and to leave to the next claim",
 		test("internal/lease", "TestRefusedCharge"), in(recordFile, "Args[:4], Counts: true}", "Args[:4]}")),
