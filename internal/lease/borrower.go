@@ -74,8 +74,8 @@ func (b *Borrower) claim(next *Request) (*Hold, error) {
 	return a.hold, nil
 }
 
-// settle makes the calls that settle what is held, and lets that go. After an error all is still held, unless a call
-// has found no row.
+// settle makes the calls that settle what is held, and lets that go. After an error everything is still held. One
+// exception is errNoRow: the other calls are committed then.
 func (b *Borrower) settle(ctx context.Context, calls []Call) error {
 	heads := keptHeads(b.hold)
 	switch {
@@ -216,7 +216,7 @@ func (b *Borrower) Record(ctx context.Context, head *Held, calls ...Call) error 
 		return nil
 	}
 	if Refused(err) && !errors.Is(err, ErrNotHeld) {
-		b.leave(ctx, head, chargeOf(calls))
+		b.letGoRefused(ctx, head, chargeOf(calls))
 	}
 	return fmt.Errorf("lease: record: %w", err)
 }
@@ -232,14 +232,14 @@ func (b *Borrower) record(ctx context.Context, head *Held, calls []Call) error {
 	return err
 }
 
-// leave lets go of a group if the server has refused a call for it.
-func (b *Borrower) leave(ctx context.Context, head *Held, charge []Call) {
+// letGoRefused lets go of a group if the server has refused a call for it.
+func (b *Borrower) letGoRefused(ctx context.Context, head *Held, charge []Call) {
 	to := deadNumber()
 	if len(charge) == 0 || !charge[0].isOf(head) {
 		if err := b.record(ctx, head, charge); !Refused(err) || errors.Is(err, ErrNotHeld) {
 			return
 		}
-		to = 0 // nobody is charged: a dead session would charge the head
+		to = 0 // the group is free; the number of a dead session would charge the head, which has not failed
 	}
 	b.returnLane()
 	_ = b.release([]*Held{head}, to)

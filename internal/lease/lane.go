@@ -56,7 +56,7 @@ type Call struct {
 // ErrNotHeld is returned when a statement that settles a job changed no row: the job was not held any more.
 var ErrNotHeld = errors.New("lease: the job is not held any more")
 
-// errNoRow is the ErrNotHeld of Step: a call has found no row, and what else was in its transaction is committed.
+// errNoRow says that a call of Step has found no row. The other calls are committed. It is an ErrNotHeld.
 var errNoRow = fmt.Errorf("%w: a call has found no row", ErrNotHeld)
 
 // Close ends the connection, and with it whatever it holds.

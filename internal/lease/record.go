@@ -53,10 +53,10 @@ var errUnchanged = errors.New("lease: the server has left the row as it was: a t
 // and attempts. All calls are for one job: the head, or one behind it.
 //
 // It returns ErrNotHeld if another worker has the group, or has died with it, or if a call finds the job other than it
-// was claimed: then that worker finds the lost attempt, and counts it. If the server refuses a call, Record returns that
-// error: the group is given back, and an attempt that the call counts (Call.Counts) is left to whoever claims its job
-// next, unless that is behind the head, and the server refuses to mark it, too. After any other error nothing is
-// recorded, or, if the connection broke, it is not known.
+// was claimed: then that worker finds the lost attempt and counts it, unless the handler has sent COMMIT itself. If the
+// server refuses a call, Record returns that error: the group is given back, and an attempt that the call counts
+// (Call.Counts) is left to whoever claims its job next, unless that is behind the head, and the server refuses to mark
+// it, too. After any other error nothing is recorded, or, if the connection broke, it is not known.
 func (r *recorder) Record(ctx context.Context, head *Held, calls ...Call) error {
 	if r.control == nil {
 		return ErrNoControl

@@ -19,11 +19,12 @@ const (
 )
 
 // Ranks are the groups of a row by the priority of their heads. Those of the highest have its turns, except one in ten,
-// which is for the group that waits longest, whatever its priority. So nobody can take that part from the others.
+// which is for the group that waits longest, whatever its priority. So a flood of one priority does not starve the
+// rest.
 type ranks struct {
 	lists  [MaxPriority + 1][]*Turn // by priority; without one, those that are not fresh
 	ranked int                      // groups with a priority
-	passed int                      // turns since the last one of who waits longest, while others waited
+	passed int                      // turns of a priority since that of who waits longest, while others waited
 	came   int64                    // turns that were pushed to the row
 }
 
