@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
+	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -196,7 +197,7 @@ func (in inserter) insert(ctx context.Context, b batch) (fresh batch, xid int64,
 		sql, args = enqueueSQL, b.columns(in.commitOrder)
 	}
 	ids := make([]int64, 0, len(b))
-	err = each(ctx, in.db, in.schema.Qualify(sql), func(r row) error {
+	err = each(lease.Writing(ctx), in.db, in.schema.Qualify(sql), func(r row) error {
 		var list string
 		if err := r.Scan(&list, &xid); err != nil {
 			return err

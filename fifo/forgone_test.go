@@ -134,3 +134,34 @@ func TestForgoneWrites(t *testing.T) {
 		require.Equal(t, x.told, told, name)
 	}
 }
+
+// Messages are rolled back with what else the handler wrote, and the worker tells, whatever statement enqueued them.
+func TestForgoneMessages(t *testing.T) {
+	b := newEffects(t)
+	one, two := fifo.Message{Queue: "next", GroupID: "g"}, fifo.Message{Queue: "next", GroupID: "h"}
+	urgent, once := one, one
+	urgent.Priority, once.DedupID = 1, "id"
+	rows := map[string][]fifo.Message{"one": {one}, "two": {one, two}, "urgent": {urgent}, "once": {once}}
+	byPgx := withPgx(func(ctx context.Context, job *fifo.Job, tx pgx.Tx) error {
+		defer func() { _ = tx.Rollback(ctx) }()
+		return second(b.client.EnqueuePgxTx(ctx, tx, rows[job.GroupID]...))
+	})
+	byBun := withTx(func(ctx context.Context, job *fifo.Job, tx bun.Tx) error {
+		defer func() { _ = tx.Rollback() }()
+		return second(b.client.EnqueueTx(ctx, tx, rows[job.GroupID]...))
+	})
+	b.run(b.worker(func(ctx context.Context, job *fifo.Job) error {
+		if len(rows[job.GroupID]) > 1 {
+			return byBun(ctx, job)
+		}
+		return byPgx(ctx, job)
+	}))
+	for name := range rows {
+		b.send(name, nil)
+		require.Equal(t, []fifo.Outcome{fifo.Succeeded}, b.ends(name, 1), name)
+		require.True(t, slices.ContainsFunc(b.log.lines("rolled back what it wrote"), func(line string) bool {
+			return strings.Contains(line, "group="+name+" ")
+		}), name)
+	}
+	require.Zero(t, b.count("jobs"))
+}

@@ -124,10 +124,10 @@ func (j *Job) Attempt() int { return j.Attempts + 1 }
 // the group by then. The transaction is a savepoint inside the one that holds the job, made by the first call, so its
 // Commit and Rollback are harmless: Rollback undoes what was written through it so far, Commit keeps it for when the
 // job succeeds. Neither is needed. So defer no Rollback without a Commit: if the handler returns nil, its writes are
-// undone, and the job is done all the same. The worker warns of that if it has seen rows written (by an INSERT, say,
-// and not by a function) and no statement has failed. Until a Commit or Rollback, every call returns the same
-// transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same, with
-// rows open say, nothing that the handler wrote is committed, and the attempt has failed.
+// undone, and the job is done all the same. The worker warns of that if it has seen rows written (by an INSERT, say, or
+// an enqueue, and not by a function) and no statement has failed. Until a Commit or Rollback, every call returns the
+// same transaction, and then a new one. A Rollback is sent even if its context has ended. If it fails all the same,
+// with rows open say, nothing that the handler wrote is committed, and the attempt has failed.
 //
 // It is READ COMMITTED and READ WRITE, whatever the defaults of the database or the role are, and cannot be changed:
 // claims need that. So handlers of two groups may each decide by what the other one changes. Lock the rows that a

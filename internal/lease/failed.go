@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,8 +42,16 @@ func (w *wire) note(rows int64, err error) {
 	}
 }
 
-// writtenBy returns how many rows the statement with that tag has written.
-func writtenBy(tag pgconn.CommandTag) int64 {
+type writingKey struct{}
+
+// Writing returns a context for a statement that writes and whose tag does not say so: WITH ... INSERT ... SELECT.
+func Writing(ctx context.Context) context.Context { return context.WithValue(ctx, writingKey{}, true) }
+
+// writtenBy returns how many rows the statement with that context and tag has written, or whether it has.
+func writtenBy(ctx context.Context, tag pgconn.CommandTag) int64 {
+	if ctx.Value(writingKey{}) != nil {
+		return tag.RowsAffected()
+	}
 	verb, _, _ := strings.Cut(tag.String(), " ")
 	if !slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, verb) {
 		return 0

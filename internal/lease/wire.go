@@ -119,16 +119,16 @@ func (w *wire) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 	return w.enter(ctx)
 }
 
-func (w *wire) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
-	w.done(writtenBy(d.CommandTag), d.Err)
+func (w *wire) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	w.done(writtenBy(ctx, d.CommandTag), d.Err)
 }
 
 func (w *wire) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return w.enter(ctx)
 }
 
-func (w *wire) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	w.note(writtenBy(d.CommandTag), d.Err)
+func (w *wire) TraceBatchQuery(ctx context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	w.note(writtenBy(ctx, d.CommandTag), d.Err)
 }
 
 func (w *wire) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
