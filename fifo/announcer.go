@@ -181,11 +181,10 @@ func (a *announcer) turn(all bool) (gap time.Duration) {
 		err = a.ask(ctx, xids)
 		a.took = time.Since(begin)
 	}
-	texts, cancels := a.next(begin, all)
-	if len(texts) > 0 {
+	if said := a.next(begin, all); len(said) > 0 {
 		_, e := a.client.pool.Exec(ctx, "SELECT pg_notify($1, n) FROM pg_catalog.unnest($2::text[]) AS n",
-			a.client.schema.String(), texts)
-		a.tried(cancels, e)
+			a.client.schema.String(), said.notices())
+		a.tried(said, e)
 		err = errors.Join(err, e)
 		gap = min(max(tuning.Gap, 4*time.Since(begin)), tuning.Look)
 	}
@@ -198,24 +197,21 @@ func (a *announcer) turn(all bool) (gap time.Duration) {
 	return gap
 }
 
-// next takes what is to be said, and returns the Cancels in it once more by themselves. Cancels that could not be told
-// are in it when they are due, or if all is to be said.
-func (a *announcer) next(now time.Time, all bool) (texts []string, cancels hints) {
+// next takes what is to be said. Cancels that could not be told are in it when they are due, or if all is to be said.
+func (a *announcer) next(now time.Time, all bool) (said hints) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if all || !a.again.After(now) {
 		a.pending.addAll(a.untold)
 		clear(a.untold)
 	}
-	texts, cancels = a.pending.notices(), make(hints)
-	cancels.addCancels(a.pending)
-	clear(a.pending)
-	return texts, cancels
+	said, a.pending = a.pending, make(hints)
+	return said
 }
 
-// tried notes whether Cancels could be told. If not, they are tried again, less and less often.
-func (a *announcer) tried(cancels hints, err error) {
-	if len(cancels) == 0 {
+// tried notes whether the Cancels in what was said could be told. If not, they are tried again, less and less often.
+func (a *announcer) tried(said hints, err error) {
+	if !said.canceled() {
 		return
 	}
 	a.mu.Lock()
@@ -223,7 +219,7 @@ func (a *announcer) tried(cancels hints, err error) {
 	if a.failed++; err == nil {
 		a.failed = 0
 	} else {
-		a.untold.addAll(cancels)
+		a.untold.addCancels(said)
 		a.again = time.Now().Add(rest.Nth(a.failed, tuning.Wait, tuning.Long))
 	}
 	a.mu.Unlock()

@@ -39,7 +39,7 @@ var operators = []Mutant{
 		in("fifo/announcer.go", " || tx.hints.canceled() {\n", " {\n")),
 	plant("cancel-told-once", "a Cancel that could not be told once is never told",
 		test("fifo", "TestCancelIsAnnouncedAgain"),
-		in("fifo/announcer.go", "		a.untold.addAll(cancels)\n", "")),
+		in("fifo/announcer.go", "		a.untold.addCancels(said)\n", "")),
 	plant("direct-elsewhere", "a worker works the jobs of another database than its client's",
 		test("fifo", "TestDirectToAnotherDatabase"),
 		in("fifo/checks.go", "	case direct != pooled:\n", "	case direct != pooled && d == nil:\n")),
