@@ -3,13 +3,11 @@ package fifo
 import (
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"slices"
-	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/pgfifo/pgfifo/internal/array"
 	"github.com/pgfifo/pgfifo/internal/schema"
 )
 
@@ -87,7 +85,11 @@ func (q sqlQuerier) QueryRow(ctx context.Context, query string, args ...any) pgx
 }
 
 func (q sqlQuerier) query(ctx context.Context, query string, args ...any) (rows, error) {
-	answer, err := q.tx.QueryContext(ctx, schema.Bare(query), withTexts(args)...)
+	args, err := withTexts(args)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := q.tx.QueryContext(ctx, schema.Bare(query), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,46 +104,26 @@ type sqlRow func(dest ...any) error
 
 func (scan sqlRow) Scan(dest ...any) error { return scan(dest...) }
 
-// withTexts returns the arguments of a statement with arrays as texts: not every driver of database/sql takes slices.
-func withTexts(args []any) []any {
+// withTexts returns the arguments of a statement with each array as a text, or nil for one that is NULL: not every
+// driver of database/sql takes slices.
+func withTexts(args []any) ([]any, error) {
 	args = slices.Clone(args)
+	types := pgtype.NewMap()
 	for i, arg := range args {
-		args[i] = withText(arg)
+		t, known := types.TypeForValue(arg)
+		if !known {
+			continue
+		}
+		if _, is := t.Codec.(*pgtype.ArrayCodec); !is {
+			continue
+		}
+		text, err := types.Encode(t.OID, pgtype.TextFormatCode, arg, nil)
+		if err != nil {
+			return nil, err
+		}
+		if args[i] = nil; text != nil {
+			args[i] = string(text)
+		}
 	}
-	return args
-}
-
-// withText returns an array as a text, or nil for one that is NULL, and other arguments as they are.
-func withText(arg any) any {
-	var text []byte
-	switch items := arg.(type) {
-	case []string:
-		text = array.Of(items, array.Text)
-	case []*string:
-		text = array.Of(items, func(to []byte, s *string) []byte {
-			if s == nil {
-				return append(to, "NULL"...)
-			}
-			return array.Text(to, *s)
-		})
-	case [][]byte:
-		text = array.Of(items, func(to, b []byte) []byte {
-			if b == nil {
-				return append(to, "NULL"...)
-			}
-			return append(hex.AppendEncode(append(to, `"\\x`...), b), '"')
-		})
-	case []bool:
-		text = array.Of(items, strconv.AppendBool)
-	case []int32:
-		text = array.Of(items, array.Int)
-	case []int64:
-		text = array.Of(items, array.Int)
-	default:
-		return arg
-	}
-	if text == nil {
-		return nil
-	}
-	return string(text)
+	return args, nil
 }

@@ -141,7 +141,7 @@ func (s *stand) enqueues() {
 	m := every()
 	delayed, urgent, named := m, m, m
 	delayed.Delay, urgent.Priority, named.DedupID = time.Hour, 3, m.GroupID
-	other := fifo.Message{Queue: names, GroupID: "h"}
+	other := fifo.Message{Queue: names, GroupID: "null"}
 	s.send(m)
 	s.send(delayed)
 	s.send(urgent)
@@ -157,7 +157,7 @@ func (s *stand) enqueues() {
 	jobs := s.jobs(names)
 	require.Len(s, jobs, 8)
 	for _, job := range jobs {
-		if job.GroupID == "h" {
+		if job.GroupID == "null" {
 			require.Empty(s, job.Payload)
 			continue
 		}
@@ -187,7 +187,7 @@ func (s *stand) verbs() {
 	require.Equal(s, reason, pauses[0].Reason)
 	require.True(s, do(s, func(ctx context.Context, tx fifo.Tx) (bool, error) { return q.In(tx).Resume(ctx) }))
 	status := do(s, func(ctx context.Context, tx fifo.Tx) (fifo.Status, error) {
-		return q.Group("h").In(tx).Why(ctx)
+		return q.Group("null").In(tx).Why(ctx)
 	})
 	require.Equal(s, fifo.Due, status.State)
 
