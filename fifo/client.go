@@ -219,6 +219,8 @@ func (c *Client) connect(ctx context.Context) (*pgxpool.Conn, error) {
 // pgx knows that; of database/sql only the first is asked, so the others of the same client must be like it.
 func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
 	switch {
+	case tx.err != nil:
+		return tx.err
 	case tx.pgxTx != nil:
 		if conn := tx.pgxTx.Conn(); conn != nil {
 			if err := conforming.Encoding(conn.PgConn()); err != nil {

@@ -143,10 +143,7 @@ func (c *Client) enqueue(ctx context.Context, in Scope, msgs []Message) (receipt
 // insert inserts the messages that are no duplicates, and returns those with their ids, and the transaction's id.
 func (s Scope) insert(ctx context.Context, b batch) (fresh batch, xid int64, err error) {
 	if s.in != nil {
-		if err = s.in.err; err == nil {
-			err = s.client.checkTx(ctx, s.in)
-		}
-		if err != nil {
+		if err := s.client.checkTx(ctx, s.in); err != nil {
 			return nil, 0, err
 		}
 		return s.client.inserter(s.in.db).insert(ctx, b)

@@ -26,9 +26,6 @@ func (s Scope) Move(ctx context.Context, target Scope) (int, error) {
 	if err := cmp.Or(s.validate(), target.validate()); err != nil {
 		return 0, err
 	}
-	if target.client.err != nil { // that of s is looked for with its connection
-		return 0, target.client.err
-	}
 	if target.client.schema != s.client.schema {
 		return 0, fmt.Errorf("%w: %v is in another schema", ErrInvalidID, target)
 	}

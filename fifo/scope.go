@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pgfifo/pgfifo/groups"
 	"github.com/pgfifo/pgfifo/internal/conforming"
@@ -96,14 +95,19 @@ func (s Scope) String() string {
 	}
 }
 
+// validate returns what is wrong with the names, or with the Client's Config.
 func (s Scope) validate() error {
-	if s.level == ofAll {
-		return nil
+	if s.level != ofAll {
+		if err := groups.ValidateID("Queue", s.queue); err != nil {
+			return err
+		}
 	}
-	if err := groups.ValidateID("Queue", s.queue); err != nil || s.level == ofQueue || s.found {
-		return err
+	if s.level == ofGroup && !s.found {
+		if err := groups.ValidateID("GroupID", s.group); err != nil {
+			return err
+		}
 	}
-	return groups.ValidateID("GroupID", s.group)
+	return s.client.err
 }
 
 // queueOrNull is the queue, or NULL for all, as statements have it.
@@ -122,40 +126,27 @@ func (s Scope) groupOrNull() any {
 	return s.group
 }
 
-// read runs a statement, and calls f for each row of its answer.
+// read runs a statement, and calls f for each row of its answer. It does so in the caller's transaction or on a
+// connection of the pool, if nothing is wrong with that, the Scope or the schema. It sends parameters, so the syntax of
+// strings does not matter.
 func (s Scope) read(ctx context.Context, verb, sql string, f func(row) error, args ...any) error {
-	if s.in == nil {
-		return s.onPool(ctx, verb, func(conn *pgxpool.Conn) error {
-			return s.failed(verb, each(ctx, pgxSession{conn}, s.client.schema.Qualify(sql), f, args...))
-		})
-	}
 	if err := s.validate(); err != nil {
 		return err
 	}
-	if s.in.err != nil {
-		return fmt.Errorf("fifo: %v: %w", s, s.in.err)
-	}
-	if err := s.client.checkTx(ctx, s.in); err != nil {
-		return err
-	}
-	return s.failed(verb, each(ctx, s.in.db, s.client.schema.Qualify(sql), f, args...))
-}
-
-// onPool calls f with a connection of the pool, if nothing is wrong with that, the Scope or the schema. Verbs send
-// parameters, so the syntax of strings does not matter.
-func (s Scope) onPool(ctx context.Context, verb string, f func(*pgxpool.Conn) error) error {
-	if err := s.validate(); err != nil {
-		return err
-	}
-	if s.client.err != nil {
-		return s.client.err
-	}
-	conn, err := s.client.acquire(ctx, conforming.Encoding)
-	if err != nil {
+	sql = s.client.schema.Qualify(sql)
+	if s.in != nil {
+		err := s.client.checkTx(ctx, s.in)
+		if err == nil {
+			err = each(ctx, s.in.db, sql, f, args...)
+		}
 		return s.failed(verb, err)
 	}
-	defer conn.Release()
-	return f(conn)
+	conn, err := s.client.acquire(ctx, conforming.Encoding)
+	if err == nil {
+		defer conn.Release()
+		err = each(ctx, pgxSession{conn}, sql, f, args...)
+	}
+	return s.failed(verb, err)
 }
 
 // forget comes before a read of what other sessions do: a transaction that has read that once sees the same again,
@@ -199,17 +190,18 @@ func (s Scope) together(ctx context.Context, verb string, changes func(Scope) er
 	if s.in != nil {
 		return changes(s)
 	}
-	return s.onPool(ctx, verb, func(conn *pgxpool.Conn) error {
-		var refused error
-		err := pgx.BeginTxFunc(ctx, conn, readCommitted, func(tx pgx.Tx) error {
-			refused = changes(s.InPgx(tx))
-			return refused
-		})
-		if refused != nil {
-			return refused
-		}
-		return s.failed(verb, err)
+	if err := s.validate(); err != nil {
+		return err
+	}
+	var refused error
+	err := pgx.BeginTxFunc(ctx, s.client.pool, readCommitted, func(tx pgx.Tx) error {
+		refused = changes(s.InPgx(tx))
+		return refused
 	})
+	if refused != nil {
+		return refused
+	}
+	return s.failed(verb, err)
 }
 
 // announce tells workers what add adds, which the transaction xid has changed: now, or when it has committed.
