@@ -29,7 +29,7 @@ type Client struct {
 	db       *bun.DB
 	schema   schema.Name
 	cfg      Config
-	err      error // of the configuration: every call returns it
+	err      error // of the configuration: every call returns it, before it does anything else
 	closed   atomic.Bool
 	checked  atomic.Bool // the schema's version is right
 	conforms atomic.Bool // a connection of the pool has the right settings
@@ -160,9 +160,6 @@ func (c *Client) Close() error {
 
 // check returns an error if the schema is not migrated, or not to a version that serves this release. It asks once.
 func (c *Client) check(ctx context.Context, db rowQuerier) error {
-	if c.err != nil {
-		return c.err
-	}
 	if c.checked.Load() {
 		return nil
 	}
@@ -176,9 +173,6 @@ func (c *Client) check(ctx context.Context, db rowQuerier) error {
 // acquire returns a connection of the pool, or an error if look finds something wrong with it, or check with its
 // database. The pool has many: each is looked at.
 func (c *Client) acquire(ctx context.Context, look func(*pgconn.PgConn) error) (*pgxpool.Conn, error) {
-	if c.err != nil {
-		return nil, c.err
-	}
 	conn, err := c.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -196,8 +190,8 @@ func (c *Client) acquire(ctx context.Context, look func(*pgconn.PgConn) error) (
 // checkPool returns what is wrong with a connection of the pool, or with its database. It asks once, because a worker
 // can begin while all connections are in use.
 func (c *Client) checkPool(ctx context.Context) error {
-	if c.err != nil || c.conforms.Load() {
-		return c.err
+	if c.conforms.Load() {
+		return nil
 	}
 	conn, err := c.connect(ctx)
 	if err == nil {
@@ -227,7 +221,7 @@ func (c *Client) checkTx(ctx context.Context, tx *callerTx) error {
 				return err
 			}
 		}
-	case c.err == nil && !c.asked.Load():
+	case !c.asked.Load():
 		var strings, encoding string
 		if err := tx.db.QueryRow(ctx, conforming.SettingsSQL).Scan(&strings, &encoding); err != nil {
 			return err
