@@ -25,7 +25,6 @@ import (
 // operator begins. A Client is safe for concurrent use.
 type Client struct {
 	pool     *pgxpool.Pool
-	sqlDB    *sql.DB
 	db       *bun.DB
 	schema   schema.Name
 	cfg      Config
@@ -90,9 +89,8 @@ func Open(pool *pgxpool.Pool, cfg *Config) *Client {
 	if c.schema, err = schema.Parse(c.cfg.Schema); err != nil {
 		c.err = fmt.Errorf("%w: Schema: %w", ErrInvalidConfig, err)
 	}
-	c.sqlDB = sql.OpenDB(lease.Lending(pool))
-	c.sqlDB.SetMaxIdleConns(0) // the pool keeps them
-	c.db = bun.NewDB(c.sqlDB, pgdialect.New())
+	c.db = bun.NewDB(sql.OpenDB(lease.Lending(pool)), pgdialect.New())
+	c.db.SetMaxIdleConns(0) // the pool keeps them
 	c.announce.init(c)
 	return c
 }
@@ -155,7 +153,7 @@ func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	c.announce.close()
-	return c.sqlDB.Close()
+	return c.db.Close()
 }
 
 // check returns an error if the schema is not migrated, or not to a version that serves this release. It asks once.
