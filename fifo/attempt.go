@@ -183,7 +183,7 @@ func (a *attempt) lost(lost []*lease.Held) {
 	for _, h := range lost {
 		t := a.task(h)
 		a.doing.Store(t.job)
-		a.fail(t, &failure{kind: KindLost, err: diedError{}}, a.delay(t.place, t.job, diedError{}))
+		a.fail(t, &failure{kind: KindLost, err: diedError{}}, a.delay(t, diedError{}))
 	}
 }
 
@@ -226,7 +226,7 @@ func times(n int, d time.Duration) time.Duration {
 }
 
 // delay returns how long the group waits before the next attempt.
-func (a *attempt) delay(p *place, job *Job, err error) time.Duration {
+func (a *attempt) delay(t task, err error) time.Duration {
 	least, most := time.Duration(0), MaxDelay
 	givenBack := uncounted(err)
 	if givenBack {
@@ -237,9 +237,9 @@ func (a *attempt) delay(p *place, job *Job, err error) time.Duration {
 		after, says = AsRetryAfter(err)
 	}
 	if !says {
-		its := *job
+		its := *t.job
 		if givenBack { // Unavailable
-			its.Attempts, most = its.Attempts+a.crew.turns.Unavailable(p.turn), maxUnavailable
+			its.Attempts, most = its.Attempts+a.crew.turns.Unavailable(t.place.turn), maxUnavailable
 		}
 		after = a.backoff(its, err)
 	}
@@ -308,8 +308,8 @@ func (a *attempt) leave(done []task) {
 // becomes a dead letter.
 func (a *attempt) fail(t task, f *failure, delay time.Duration) {
 	r := a.add(result{task: t, failure: f, delayKnown: true, delay: delay})
-	a.calls, a.charged = append(a.calls, a.failCall(r, delay)), append(a.charged, t)
-	t.place.failed(r, delay, t.held.More)
+	a.calls, a.charged = append(a.calls, a.failCall(r)), append(a.charged, t)
+	t.place.failed(r, t.held.More)
 }
 
 var (
@@ -318,13 +318,13 @@ var (
 )
 
 // failCall returns the call that records a failed attempt, and sets the outcome of the result.
-func (a *attempt) failCall(r *result, delay time.Duration) lease.Call {
+func (a *attempt) failCall(r *result) lease.Call {
 	job, f, name := r.job, r.failure, a.crew.set.name
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
 	kind, text, stack := []byte(f.kind), []byte(scrub(textOf(f.err), maxErrorBytes)),
 		[]byte(scrub(f.stack, maxStackBytes))
 	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
-	us := []byte(strconv.FormatInt(delay.Microseconds(), 10))
+	us := []byte(strconv.FormatInt(r.delay.Microseconds(), 10))
 	if uncounted(f.err) {
 		r.outcome = Snoozed
 		return lease.Call{Statement: snoozeStmt, Args: append(args, us), Job: job.ID}

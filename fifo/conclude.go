@@ -149,17 +149,16 @@ func (c conclusion) record(ctx context.Context, p *place, failed *result) error 
 		return c.holder.Record(ctx, p.held)
 	}
 	if !failed.delayKnown {
-		failed.delayKnown, failed.delay = true, c.delay(p, failed.job, failed.failure.err)
+		failed.delayKnown, failed.delay = true, c.delay(failed.task, failed.failure.err)
 	}
-	delay := failed.delay
-	call := c.failCall(failed, delay)
+	call := c.failCall(failed)
 	call.Counts = failed.outcome != Snoozed && failed.failure != usedUp
 	if err := c.holder.Record(ctx, p.held, call); err != nil {
 		return err
 	}
 	p.outcome = schedule.Outcome{More: true}
 	if failed.job.ID == p.held.ID { // else it is behind jobs that run again first
-		p.failed(failed, delay, true)
+		p.failed(failed, true)
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func (a *attempt) failed(t task, err, cause error) {
 		t.place.outcome.More = true
 		return
 	}
-	a.fail(t, newFailure(err, cause, a.queue.JobTimeout), a.delay(t.place, t.job, err))
+	a.fail(t, newFailure(err, cause, a.queue.JobTimeout), a.delay(t, err))
 }
 
 // handleSlice runs the handler once for all of the jobs that are held, and decides what becomes of them.

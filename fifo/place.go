@@ -2,7 +2,6 @@ package fifo
 
 import (
 	"maps"
-	"time"
 
 	"github.com/pgfifo/pgfifo/internal/lease"
 	"github.com/pgfifo/pgfifo/internal/schedule"
@@ -40,7 +39,7 @@ func deal(claim []place, hold *lease.Hold) (n int) {
 }
 
 // failed notes what a failed attempt makes of the group. more says that jobs wait behind that one.
-func (p *place) failed(r *result, delay time.Duration, more bool) {
+func (p *place) failed(r *result, more bool) {
 	o := &p.outcome
 	o.More = more
 	switch r.outcome {
@@ -49,7 +48,7 @@ func (p *place) failed(r *result, delay time.Duration, more bool) {
 	case Blocked:
 		o.Paused, o.More = true, false
 	default:
-		o.DueIn, o.More, o.Unavailable = delay, true, r.unavailable()
+		o.DueIn, o.More, o.Unavailable = r.delay, true, r.unavailable()
 	}
 }
 

@@ -146,7 +146,7 @@ var attempts = []Mutant{
 		test("internal/lease", "TestCursorOfABatch"),
 		in(stepFile, "		p.send(stmtCursors,", "		p.send(stmtConstraints,")),
 	plant("lost-retried-at-once", "a job that kills its worker does not wait before it kills the next one",
-		run(killing, "I6"), in(attemptFile, "a.delay(t.place, t.job, diedError{})", "0")),
+		run(killing, "I6"), in(attemptFile, "a.delay(t, diedError{})", "0")),
 	plant("suspect-leaves-unheard", "jobs that were lost wait for half a second each although the one before has ended",
 		test("internal/schedule", "TestSuspectsHearOfTheEnd"),
 		in(suspectsFile, "		b.ring()\n", "		_ = b\n")),
