@@ -78,17 +78,18 @@ func (c *crew) lanesReady() error {
 func (c *crew) lookReady() error {
 	at, bound := c.scout.Looked(), c.scout.Bound()
 	age := time.Since(at).Round(time.Millisecond)
+	missing := fmt.Sprintf("it last looked for work %v ago", age)
 	switch {
 	case at.IsZero():
-		return because("it has not looked for work yet", c.scoutSetback.Load(), at)
+		missing = "it has not looked for work yet"
 	case c.scoutLost(at):
-		what := fmt.Sprintf("it last looked for work %v ago, and has lost its connection since", age)
-		return because(what, c.scoutSetback.Load(), at)
+		missing += ", and has lost its connection since"
 	case age > bound:
-		what := fmt.Sprintf("it last looked for work %v ago, longer than %v", age, bound)
-		return because(what, c.scoutSetback.Load(), at)
+		missing += fmt.Sprintf(", longer than %v", bound)
+	default:
+		return nil
 	}
-	return nil
+	return because(missing, c.scoutSetback.Load(), at)
 }
 
 // scoutLost reports whether the connection that looks for work was lost after the given look.
