@@ -46,7 +46,7 @@ func newCrews(ctx context.Context, w *Worker, set settings) (crews []*crew, err 
 	suspects := new(schedule.Suspects)
 	for _, k := range kinds {
 		part := set
-		part.kind, part.lanes, part.sweeps = k, k.lanes(w), len(crews) == 0
+		part.kind, part.lanes, part.sweeps = k, k.lanes(w), len(crews) == 0 && set.sweep >= 0
 		part.names, part.queues = nil, make(map[string]*Queue)
 		for _, name := range set.names {
 			if leases[name] == k {

@@ -29,9 +29,6 @@ type sweeper struct {
 }
 
 func (s *sweeper) run(ctx context.Context) {
-	if s.set.sweep < 0 {
-		return
-	}
 	every(ctx, s.set.sweep, func() {
 		swept := s.sweep(ctx)
 		told := errors.Join(s.tellUnhandled(ctx), s.tellLeases(ctx), s.tellReferences(ctx))
