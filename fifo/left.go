@@ -23,14 +23,12 @@ type leftovers struct {
 
 func nameOf(job *Job) string { return fmt.Sprintf("%v job %d", job.Group(), job.ID) }
 
-// close lets go of the handlers that still run.
+// close lets go of the handlers that still run. It is called once.
 func (l *leftovers) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		close(l.closing)
-	}
+	l.closed = true
+	close(l.closing)
 }
 
 // handler notes an abandoned handler, until it returns.
