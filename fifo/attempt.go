@@ -319,21 +319,22 @@ var (
 
 // failCall returns the call that records a failed attempt, and sets the outcome of the result.
 func (a *attempt) failCall(r *result) lease.Call {
-	job, f, name := r.job, r.failure, a.crew.set.name
+	job, f := r.job, r.failure
 	args := append(keyArgs(job), strconv.AppendInt(nil, int64(job.Attempts), 10))
-	kind, text, stack := []byte(f.kind), []byte(scrub(textOf(f.err), maxErrorBytes)),
-		[]byte(scrub(f.stack, maxStackBytes))
-	worker, keep := []byte(scrub(name, maxErrorBytes)), []byte(strconv.Itoa(maxFailures))
-	us := []byte(strconv.FormatInt(r.delay.Microseconds(), 10))
+	us := strconv.AppendInt(nil, r.delay.Microseconds(), 10)
 	if uncounted(f.err) {
 		r.outcome = Snoozed
 		return lease.Call{Statement: snoozeStmt, Args: append(args, us), Job: job.ID}
 	}
+	how := [][]byte{
+		[]byte(f.kind), []byte(scrub(textOf(f.err), maxErrorBytes)), []byte(scrub(f.stack, maxStackBytes)),
+		[]byte(a.crew.set.name), []byte(strconv.Itoa(maxFailures)),
+	}
 	if job.Attempt() >= job.MaxAttempts || IsDeadLetter(f.err) {
-		return a.queue.giveUpCall(r, args, kind, text, stack, worker, keep)
+		return a.queue.giveUpCall(r, args, how)
 	}
 	r.outcome = Retried
-	return lease.Call{Statement: retryStmt, Args: append(args, us, kind, text, stack, worker, keep), Job: job.ID}
+	return lease.Call{Statement: retryStmt, Args: append(append(args, us), how...), Job: job.ID}
 }
 
 func keyArgs(job *Job) [][]byte {

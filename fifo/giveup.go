@@ -52,7 +52,7 @@ var (
 
 // giveUpCall returns the call that records the last attempt of a job. args begin with its key and attempts, how is the
 // failure as failCall has it.
-func (q *Queue) giveUpCall(r *result, args [][]byte, how ...[]byte) lease.Call {
+func (q *Queue) giveUpCall(r *result, args, how [][]byte) lease.Call {
 	err := r.failure.err
 	switch up := q.OnGiveUp; {
 	case says[deadLetter](err), says[undecodable](err) && up != BlockGroup:
