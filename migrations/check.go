@@ -68,7 +68,8 @@ func (s state) check(name schema.Name, latest int) error {
 func (s state) intact(name schema.Name) error {
 	switch {
 	case s.renamed:
-		return fmt.Errorf("%w: the functions of schema %q name another one: give it back its old name", ErrNotIntact, name)
+		return fmt.Errorf("%w: the functions of schema %q name another one: give it back its old name",
+			ErrNotIntact, name)
 	case s.unfinished != "":
 		return fmt.Errorf("%w: in schema %q these lack their primary key or trigger: %s: "+
 			"wait until its restore has ended; if that has failed, restore again", ErrNotIntact, name, s.unfinished)

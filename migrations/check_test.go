@@ -49,14 +49,15 @@ func TestStates(t *testing.T) {
 	} {
 		require.ErrorIs(t, x.check(name, 3), x.want, "%+v", x.state)
 	}
-	require.EqualError(t, state{version: 2, servesFrom: 1}.check(name, 3), `migrations: schema too old: schema "Jobs" is at version 2, `+
+	older, newer := state{version: 2, servesFrom: 1}, state{version: 17, servesFrom: 16}
+	require.EqualError(t, older.check(name, 3), `migrations: schema too old: schema "Jobs" is at version 2, `+
 		`this release needs 3: run migrations.Up, or your migration tool with the files of migrations.FS`)
-	require.EqualError(t, state{version: 17, servesFrom: 16}.check(name, 1), `migrations: schema too new: schema "Jobs" is at version 17, `+
+	require.EqualError(t, newer.check(name, 1), `migrations: schema too new: schema "Jobs" is at version 17, `+
 		`and serves releases that know version 16; this one knows 1: use a newer release of github.com/pgfifo/pgfifo`)
 }
 
-// pg_restore makes keys and triggers last, so a worker that is started meanwhile must not begin. Nor may one in a schema
-// that was renamed: the functions in it would work in another one.
+// pg_restore makes keys and triggers last, so a worker that is started meanwhile must not begin. Nor may one in a
+// schema that was renamed: the functions in it would work in another one.
 func TestNotIntact(t *testing.T) {
 	ctx, db := t.Context(), newDatabase(t)
 	pool := db.pool(t)
@@ -74,7 +75,8 @@ func TestNotIntact(t *testing.T) {
 		require.EqualError(t, err, "migrations: schema not intact: "+text, change)
 	}
 	const restore = "wait until its restore has ended; if that has failed, restore again"
-	tables, err := pool.Query(ctx, "SELECT relname FROM pg_class WHERE relnamespace = 'pgfifo'::regnamespace AND relkind = 'r'")
+	tables, err := pool.Query(ctx,
+		"SELECT relname FROM pg_class WHERE relnamespace = 'pgfifo'::regnamespace AND relkind = 'r'")
 	require.NoError(t, err)
 	names, err := pgx.CollectRows(tables, pgx.RowTo[string])
 	require.NoError(t, err)

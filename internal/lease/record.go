@@ -21,8 +21,8 @@ import (
 const (
 	// unchangedSQL finds a job that is as it was claimed: $1 queue, $2 group id, $3 id, $4 attempts.
 	unchangedSQL = "SELECT FROM pgfifo.jobs WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4"
-	// relockHeadSQL locks it, but only if relock.sql has locked its group: else the lock would hide from whoever has the
-	// group that an attempt was lost.
+	// relockHeadSQL locks it, but only if relock.sql has locked its group: else the lock would hide a lost attempt from
+	// whoever has the group.
 	relockHeadSQL = unchangedSQL + " AND pg_current_xact_id_if_assigned() IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED"
 	// endingSQL finds a group whose row is still the lost transaction's: $1 queue, $2 group id, $3 as relock.sql's $4.
 	endingSQL = "SELECT FROM pgfifo.queue_groups WHERE queue = $1 AND group_id = $2 " +
