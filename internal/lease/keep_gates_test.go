@@ -55,7 +55,7 @@ func TestTakeBehindAClaim(t *testing.T) {
 	s.Enqueue(1, "a")
 	s.Exec("UPDATE pgfifo.queue_groups SET session = 5, token = 7, job = 1, attempt = 1 WHERE group_id = 'a'")
 	tx := s.begin()
-	s.do(tx, "UPDATE pgfifo.queue_groups SET session = 6, token = 8 WHERE group_id = 'a'")
+	s.do(tx, "UPDATE pgfifo.queue_groups SET token = 8 WHERE group_id = 'a'")
 
 	l := s.lane()
 	hold := &Hold{Held: Held{Key: group("a"), ID: 1, token: 7, session: 5}}
@@ -66,9 +66,9 @@ func TestTakeBehindAClaim(t *testing.T) {
 	})
 	require.NoError(t, tx.Commit(t.Context()))
 	require.ErrorIs(t, <-taken, ErrNotHeld)
-	hold.token = 8
-	require.ErrorIs(t, l.take(t.Context(), hold, new(Loan), waitBriefly), ErrNotHeld, "another session's")
 	hold.token, hold.session = 8, 6
+	require.ErrorIs(t, l.take(t.Context(), hold, new(Loan), waitBriefly), ErrNotHeld, "another session's")
+	hold.session = 5
 	require.NoError(t, l.take(t.Context(), hold, new(Loan), waitBriefly))
 	s.end(l, append(succeed(hold), endCall([]*Held{&hold.Held}, []int64{1}))...)
 }
