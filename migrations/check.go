@@ -68,7 +68,7 @@ func (s state) check(name schema.Name, latest int) error {
 func (s state) intact(name schema.Name) error {
 	switch {
 	case s.renamed:
-		return fmt.Errorf("%w: the functions of schema %q name another one: give it back its old name",
+		return fmt.Errorf("%w: schema %q was renamed, and its functions still work in the old one: rename it back",
 			ErrNotIntact, name)
 	case s.unfinished != "":
 		return fmt.Errorf("%w: in schema %q these lack their primary key or trigger: %s: "+

@@ -2,7 +2,7 @@
 -- work with it; the encoding of the database, and that of the connection; the tables that lack their primary key or
 -- their trigger; and whether the schema was renamed.
 --
--- $1 schema, $2 its table of jobs, as the texts of its functions have that.
+-- $1 schema, $2 the name of its table of jobs, written as in its functions.
 --
 -- The two numbers are the constants that the functions schema_version and serves_from return; each step replaces both.
 -- They are read from the catalog, not called: a call of a function that is not there is an error, which would abort
@@ -25,8 +25,8 @@ SELECT coalesce(v.version, 0) AS version, coalesce(v.serves_from, v.version, 0) 
               AND k.needs IS NOT NULL) AS unfinished,
        EXISTS (SELECT
                FROM pg_proc p
-               WHERE p.pronamespace = n.oid AND p.proname = 'replace_waiting'
-                 AND pg_catalog.strpos(p.prosrc, $2::text) = 0) AS renamed
+               WHERE p.pronamespace = n.oid AND p.proname = 'replace_waiting' AND p.pronargs = 6
+                 AND pg_catalog.strpos(p.prosrc, ' ' || $2::text || ' ') = 0) AS renamed
 FROM (SELECT max(c.value) FILTER (WHERE c.name = 'schema_version') AS version,
              max(c.value) FILTER (WHERE c.name = 'serves_from') AS serves_from
       FROM (SELECT p.proname AS name, substring(p.prosrc FROM '^SELECT ([0-9]{1,9})$')::integer AS value

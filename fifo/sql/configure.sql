@@ -15,10 +15,10 @@ WITH stored AS (
 ), slots AS (
     INSERT INTO pgfifo.slots (queue, n)
     SELECT queue, pg_catalog.generate_series(1, max_running::integer) FROM stored
-    ON CONFLICT (queue, n) DO NOTHING
+    ON CONFLICT DO NOTHING
 ), mark AS (
     INSERT INTO pgfifo.pauses (queue, limited)
     SELECT queue, true FROM stored WHERE max_running > 0 OR group_limit > 0
-    ON CONFLICT (queue, group_id, limited) DO NOTHING
+    ON CONFLICT DO NOTHING
 )
 SELECT true FROM stored

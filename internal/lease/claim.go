@@ -19,7 +19,7 @@ type claims struct {
 	dialed int64  // which one of the process's lanes this is
 	missed Miss   // why the last one holds nothing, if it does
 	claim  claim  // of one group; used again by the next one
-	locked []Held // heads of the groups that it has locked, as far as it has told of them: see Lane.cover
+	locked []Held // one for each group that it has locked; ID is 0 until it has told of the head: see Lane.cover
 	own    uint32 // its transaction, if it has locked any
 }
 

@@ -47,7 +47,7 @@ type writingKey struct{}
 // Writing returns a context for a statement that writes and whose tag does not say so: WITH ... INSERT ... SELECT.
 func Writing(ctx context.Context) context.Context { return context.WithValue(ctx, writingKey{}, true) }
 
-// writtenBy returns how many rows the statement with that context and tag has written, or whether it has.
+// writtenBy returns how many rows a statement has written; with a Writing context, over 0 if it has written any.
 func writtenBy(ctx context.Context, tag pgconn.CommandTag) int64 {
 	if ctx.Value(writingKey{}) != nil {
 		return tag.RowsAffected()

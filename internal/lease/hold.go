@@ -232,8 +232,7 @@ func (h *Held) scanDue(r *rowReader) {
 // claim locks a job and its group. An operator locks a job only.
 func (h *Held) perhapsLost() bool { return h.jobXID != 0 && h.groupXID != 0 }
 
-// hidesNone reports whether the claim that has locked it, and may have told of it, is known to hide no death if that is
-// committed.
+// hidesNone reports whether the claim that has locked it surely hides no lost attempt when it is committed.
 func (h Held) hidesNone() bool { return h.ID != 0 && (h.marked || !h.perhapsLost()) }
 
 // pgEpoch is 2000-01-01, from which PostgreSQL counts microseconds.

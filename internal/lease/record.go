@@ -36,8 +36,8 @@ const (
 	keepCallsSQL = constraintsSQL + "; SET LOCAL statement_timeout TO DEFAULT"
 )
 
-// A recorder is a lane's, for what is done on other connections: it marks attempts, and settles what the lane cannot
-// settle any more.
+// A recorder is the part of a lane that does things on other connections: it marks attempts, and settles what the lane
+// cannot settle any more.
 type recorder struct {
 	*link
 	schema schema.Name

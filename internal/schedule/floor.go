@@ -42,7 +42,7 @@ type floors struct {
 	swept    time.Time                 // when the fresh ones became old
 	born     time.Time                 // since when it is not known whether there is something below the floors
 	validFor time.Duration             // how long the floors are in force, from born on
-	looks    int64                     // how often the scout began to look for heads, to be offered then
+	looks    int64                     // how many times the scout has begun to look for heads, which it then offers
 
 	epoch    int64    // how often the writers were asked for
 	safe     int64    // all writers that the answer of this epoch told of have ended
@@ -143,7 +143,7 @@ func (f *floors) forget(queue string) {
 	}
 }
 
-// checked notes that the heads of all groups have been offered since the given time. For as long as keep they need not
+// checked notes that the heads of all groups have been offered since the given time. For the time keep they need not
 // be looked at again for jobs that were put back. Floors of groups that are not worked any more are let go with time.
 func (f *floors) checked(since time.Time, keep time.Duration) {
 	f.born, f.validFor = since, max(keep, floorAge)

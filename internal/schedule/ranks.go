@@ -24,7 +24,7 @@ const (
 type ranks struct {
 	lists  [MaxPriority + 1][]*Turn // by priority; without one, those that are not fresh
 	ranked int                      // groups with a priority
-	passed int                      // turns of a priority since that of who waits longest, while others waited
+	passed int                      // turns by priority since that of the group that waits longest, while others waited
 	came   int64                    // turns that were pushed to the row
 }
 

@@ -31,7 +31,7 @@ func (t *Turns) setScout(queues []string, soon, poll time.Duration) {
 	}
 }
 
-// with lets f use the book, with the lock.
+// with calls f with the book, while the lock is held.
 func (t *Turns) with(f func(*book)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -279,8 +279,8 @@ REVOKE ALL ON FUNCTION pgfifo.block_group(text, text, bigint, text) FROM PUBLIC;
 -- whether a head that somebody has locked is free.
 --
 -- It does not wait for a job that runs, unless that is paused or to run later. A claim has the row of such a head for a
--- moment, and gives it back. It waits 250 ms for that, counted from since: when the caller's statement began, or its
--- call of enqueue.
+-- moment, and gives it back. It waits 250 ms for that, counted from the parameter since: when the caller's statement
+-- began, or its call of enqueue.
 --
 -- The key is that of fifo/sql/dedup.sql, taken by the caller in this transaction, so of two newer messages the second
 -- waits for the first. It runs with its owner's rights, because a producer may not change jobs: through it, it may

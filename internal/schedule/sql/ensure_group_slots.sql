@@ -17,4 +17,4 @@ CROSS JOIN LATERAL generate_series(1, q.most) AS s (n)
 WHERE (SELECT pg_catalog.count(*) FROM pgfifo.group_slots g
        WHERE g.queue = k.queue AND g.group_id = k.group_id AND g.n <= q.most) < q.most
 ORDER BY 1, 2, 3
-ON CONFLICT (queue, group_id, n) DO NOTHING
+ON CONFLICT DO NOTHING
