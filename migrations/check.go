@@ -83,14 +83,10 @@ type querier interface {
 
 func readState(ctx context.Context, db querier, name schema.Name) (s state, err error) {
 	var encoding, client string
-	var unfinished *string
 	err = db.QueryRow(ctx, versionSQL, name.String(), name.Qualify("pgfifo.jobs")).Scan(
-		&s.version, &s.servesFrom, &encoding, &client, &unfinished, &s.renamed)
+		&s.version, &s.servesFrom, &encoding, &client, &s.unfinished, &s.renamed)
 	if err != nil {
 		return s, fmt.Errorf("migrations: read version of schema %q: %w", name, err)
-	}
-	if unfinished != nil {
-		s.unfinished = *unfinished
 	}
 	if encoding != "UTF8" {
 		return s, fmt.Errorf("%w but %s: CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0 makes one that fits",

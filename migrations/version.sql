@@ -15,7 +15,7 @@
 SELECT coalesce(v.version, 0) AS version, coalesce(v.serves_from, v.version, 0) AS serves_from,
        pg_catalog.current_setting('server_encoding') AS encoding,
        pg_catalog.current_setting('client_encoding') AS client_encoding,
-       (SELECT pg_catalog.string_agg(k.name, ', ' ORDER BY k.name)
+       (SELECT coalesce(pg_catalog.string_agg(k.name, ', ' ORDER BY k.name), '')
         FROM (VALUES ('queues', NULL), ('slots', NULL), ('group_slots', NULL), ('dedup_ids', NULL),
                      ('jobs', 'draw_after_xid'), ('queue_groups', NULL), ('pauses', 'request_walk'), ('fences', NULL),
                      ('attempt_marks', NULL), ('dead_letters', NULL)) AS k (name, needs)
