@@ -124,7 +124,8 @@ func testPoisonBesideInnocents(t *testing.T, by lease) {
 			}
 			mu.Lock()
 			kills = append(kills, time.Now())
-			late = late || claiming || time.Since(begun) > 400*time.Millisecond // from half a second on others may begin
+			// From half a second on others may begin.
+			late = late || claiming || time.Since(begun) > 400*time.Millisecond
 			mu.Unlock()
 			b.killAll(name)
 			die()
