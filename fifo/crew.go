@@ -45,7 +45,7 @@ type crew struct {
 
 	teller *teller // shared by all crews of a Run
 
-	stopping                  atomic.Bool // Run was told to stop
+	stopping                  func() error // nil while Run was not told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
 	laneTrouble               limiter
 
@@ -140,7 +140,6 @@ func (c *crew) run(ctx context.Context) error {
 		})
 	}
 	<-ctx.Done()
-	c.stopping.Store(true)
 	latest := time.Now().Add(c.set.drain + grace)
 	err := c.drain(finished(lanes.Wait))
 	stopAside()

@@ -57,6 +57,7 @@ func newCrews(ctx context.Context, w *Worker, set settings) (crews []*crew, err 
 			continue
 		}
 		c := newCrew(w, part)
+		c.stopping = ctx.Err
 		c.turns.SetSuspects(suspects)
 		if len(crews) == 0 {
 			c.beside.scout = conn

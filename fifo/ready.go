@@ -45,7 +45,7 @@ func (w *Worker) Ready() error {
 func (c *crew) ready() error {
 	lanes, look := c.lanesReady(), c.lookReady()
 	switch {
-	case c.stopping.Load():
+	case c.stopping() != nil:
 		return fmt.Errorf("%w: it was told to stop", ErrNotReady)
 	case lanes != nil && look != nil:
 		return fmt.Errorf("%w: %w; %w", ErrNotReady, lanes, look)

@@ -234,7 +234,7 @@ func TestReadyUntilStopped(t *testing.T) {
 	await(t, "the next look", func() bool { return w.Stats().LookedAt.After(looked) })
 	require.NoError(t, w.Ready())
 	r.cancel()
-	unreadyFor(t, w, "it was told to stop") // the connection that looks may be gone before
+	require.ErrorContains(t, unready(t, w), "it was told to stop")
 	close(h.release)
 	require.NoError(t, r.wait())
 	require.ErrorContains(t, w.Ready(), "Run is not under way")
