@@ -51,21 +51,41 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 }
 
 // unwritten waits until n completions are in memory only: a commit that waits for the disk, as that of a mark does,
-// takes all there are before it along.
-func (s *site) unwritten(n int) {
+// takes all there are before it along. So that none comes before the crash, it stops the workers where they are; have
+// them proceed after it. It returns what there is then.
+func (s *site) unwritten(n int, procs []*process) (was state, proceed func()) {
 	s.Helper()
-	var written string
-	from := 0
-	s.until("completions that are not written", func() bool {
-		var lsn string
-		var done int
-		require.NoError(s, s.Pool.QueryRow(s.Context(), "SELECT pg_current_wal_lsn(), (SELECT count(*) FROM effects)").
-			Scan(&lsn, &done))
-		if lsn != written {
-			written, from = lsn, done
+	signal := func(sig syscall.Signal) {
+		for _, p := range procs {
+			_ = p.cmd.Process.Signal(sig)
 		}
-		return done >= from+n
+	}
+	proceed = func() { signal(syscall.SIGCONT) }
+	s.Cleanup(proceed)
+	look := func() (written string, done int) {
+		require.NoError(s, s.Pool.QueryRow(s.Context(), "SELECT pg_current_wal_lsn(), (SELECT count(*) FROM effects)").
+			Scan(&written, &done))
+		return written, done
+	}
+	written, from := look()
+	s.within(3*patience, "completions that are not written", func() bool {
+		now, done := look()
+		if now != written {
+			written, from = now, done
+		}
+		if done < from+n {
+			return false
+		}
+		signal(syscall.SIGSTOP)
+		busy := s.number("SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()")
+		was = s.state(s.URL)
+		if now, _ = look(); busy == 0 && now == written {
+			return true
+		}
+		proceed()
+		return false
 	})
+	return was, proceed
 }
 
 // left returns a copy of what a crash has left.
@@ -119,12 +139,13 @@ func TestServerCrash(t *testing.T) {
 		s.atWork(len(procs))
 		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 100 })
 
-		before := s.state(s.URL)
+		before, proceed := s.state(s.URL), func() {}
 		if off != "" {
-			s.unwritten(10)
+			before, proceed = s.unwritten(10, procs)
 		}
 		thaw()
 		c.crash()
+		proceed()
 		acked := p.down()
 		after := c.aftermath(s)
 		l := s.compare(acked, before, after)
@@ -170,23 +191,19 @@ func TestRelaxedServerCrash(t *testing.T) {
 		s.kill(procs[0])
 		procs[0] = start()
 		s.atWork(len(procs) + 1)
-		some, flushed := done()+20, ""
-		flush := func() string { return pgtest.One[string](s.DB, "SELECT pg_current_wal_flush_lsn()::text") }
 		var was state
-		s.within(3*patience, "some of the backlog, with nothing flushed meanwhile if it is relaxed", func() bool {
-			now, n := flush(), done()
-			if relaxed && now != flushed { // by a sweep, or a worker's first claims
-				some, flushed = n+20, now
-			}
-			if n < some {
-				return false
-			}
+		proceed := func() {}
+		if relaxed {
+			was, proceed = s.unwritten(20, procs)
+		} else {
+			some := done() + 20
+			s.until("some of the backlog", func() bool { return done() >= some })
 			was = s.state(s.URL)
-			return !relaxed || flush() == flushed
-		})
+		}
 
 		thaw()
 		c.crash()
+		proceed()
 		after := c.aftermath(s)
 		l := s.compare(before.acked, was, after)
 		require.Empty(t, l.jobs, "an enqueue")
