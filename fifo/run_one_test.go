@@ -59,8 +59,8 @@ func TestRunOneOfALostJob(t *testing.T) {
 	b := newBed(t)
 	b.ledger.overlaps, b.ledger.unordered = true, true
 	id := b.send("g", nil)[0]
-	w := b.worker(func(ctx context.Context, job *fifo.Job) error {
-		return exec(ctx, job, "SELECT pg_terminate_backend(pg_backend_pid())")
+	w := b.worker(func(ctx context.Context, _ *fifo.Job) error { // until it is gone, the group is held
+		return b.kill(context.WithoutCancel(ctx), b.holder("g"))
 	}, func(w *fifo.Worker) { w.Retry = func(*fifo.Job, error) time.Duration { return 0 } })
 	for ran := true; ran; {
 		ran, _ = w.RunOne(t.Context()) // the error, if any, is that of its connection
