@@ -109,7 +109,7 @@ func (r *run) plan() (faults []*Kind) {
 }
 
 // round is how many faults are arranged beside each other.
-const round = 30
+const round = 40
 
 // arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all
 // that last, and nothing else can be begun meanwhile.
