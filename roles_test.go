@@ -76,6 +76,23 @@ func producerRole(t *testing.T, s *staff) {
 	require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 }
 
+// What is remembered of a DedupID is the producer's own word. It gives no right to a job of a group that it does not know.
+func TestProducerReplacesNoForeignJob(t *testing.T) {
+	s := newStaff(t, "")
+	ctx, pool := t.Context(), s.as(s.roles.Producer)
+	ids, err := s.client(s.Pool).Enqueue(ctx, message("a group of somebody else's", task{}))
+	require.NoError(t, err)
+	_, err = pool.Exec(ctx, `INSERT INTO pgfifo.dedup_ids (key, expires, ungrouped)
+		VALUES (sha256('x'), now() + interval '1 hour', true)`)
+	require.NoError(t, err)
+	_, err = pool.Exec(ctx, "UPDATE pgfifo.dedup_ids SET job = $1", ids[0].ID)
+	require.NoError(t, err)
+	var replaced bool
+	require.NoError(t, pool.QueryRow(ctx,
+		"SELECT pgfifo.replace_waiting($1, '', sha256('x'), '', NULL, clock_timestamp())", queue).Scan(&replaced))
+	require.False(t, replaced)
+}
+
 func TestReaderRole(t *testing.T) {
 	eachSchema(t, readerRole)
 }

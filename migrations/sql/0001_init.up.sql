@@ -319,7 +319,8 @@ BEGIN
           WHERE j.id + 0 = (SELECT d.job FROM pgfifo.dedup_ids d WHERE d.key = key) OFFSET 0) o
     WHERE o.queue = queue COLLATE "C"
       AND (o.group_id = group_id COLLATE "C"
-           OR group_id COLLATE "C" = '' AND (SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key));
+           OR group_id COLLATE "C" = '' AND o.group_id ~ '^~[0-9A-V]{24}$' -- what is remembered is the producer's word
+              AND (SELECT d.ungrouped FROM pgfifo.dedup_ids d WHERE d.key = key));
     LOOP
         SELECT n.next, (n.next - g.xmax::text::bigint) & 4294967295, j.xmax = g.xmax
         INTO next, ago, same -- xmax may change: it is read once
