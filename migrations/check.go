@@ -42,7 +42,7 @@ type state struct {
 	version    int    // that it is at; 0: not migrated
 	servesFrom int    // the lowest version that a release has to know to work with it
 	unfinished string // tables that lack their primary key or their trigger; "": none
-	renamed    bool   // its functions name another schema
+	renamed    bool   // its functions name another schema, or write its name in another way
 }
 
 // check returns the error of a release that knows the versions up to latest.
@@ -68,8 +68,8 @@ func (s state) check(name schema.Name, latest int) error {
 func (s state) intact(name schema.Name) error {
 	switch {
 	case s.renamed:
-		return fmt.Errorf("%w: schema %q was renamed, and its functions still work in the old one: rename it back",
-			ErrNotIntact, name)
+		return fmt.Errorf("%w: schema %q was renamed, by ALTER SCHEMA or in the text of a dump, and not all of its "+
+			"functions work in it: rename it back, or restore it under its old name", ErrNotIntact, name)
 	case s.unfinished != "":
 		return fmt.Errorf("%w: in schema %q these lack their primary key or trigger: %s: "+
 			"wait until its restore has ended; if that has failed, restore again", ErrNotIntact, name, s.unfinished)

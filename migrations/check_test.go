@@ -87,18 +87,22 @@ func TestNotIntact(t *testing.T) {
 	}
 	refused(`DROP TRIGGER request_walk ON "Jobs".pauses; DROP TRIGGER draw_after_xid ON "Jobs".jobs`, "Jobs",
 		`in schema "Jobs" these lack their primary key or trigger: jobs, pauses: `+restore)
-	const renamed = `schema %q was renamed, and its functions still work in the old one: rename it back`
+	const renamed = `schema %q was renamed, by ALTER SCHEMA or in the text of a dump, and not all of its ` +
+		`functions work in it: rename it back, or restore it under its old name`
 	refused("ALTER SCHEMA pgfifo RENAME TO other", "other", fmt.Sprintf(renamed, "other"))
 	require.NoError(t, Up(ctx, pool, &Config{Schema: `a"b`}))
 	refused(`ALTER SCHEMA "a""b" RENAME TO b`, "b", fmt.Sprintf(renamed, "b"))
 	refused(`DROP SCHEMA pgfifo CASCADE; ALTER SCHEMA "Jobs" RENAME TO pgfifo`, "", fmt.Sprintf(renamed, "pgfifo"))
+	exec(t, pool, "ALTER SCHEMA pgfifo RENAME TO other")
+	require.ErrorIs(t, Up(ctx, pool, &Config{Schema: "other"}), ErrNotIntact)
 }
 
 // A function of the user's that has the name of one of the library's is none of them.
 func TestIntactBesideAForeignFunction(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
 	require.NoError(t, Up(ctx, pool, nil))
-	exec(t, pool, "CREATE FUNCTION pgfifo.replace_waiting(list bigint, by text) RETURNS void LANGUAGE sql AS 'SELECT'")
+	exec(t, pool, `CREATE FUNCTION pgfifo.replace_waiting(text, text, text, text, text, text) RETURNS void
+		LANGUAGE sql AS 'SELECT'`)
 	require.NoError(t, Check(ctx, pool, ""))
 }
 

@@ -14,9 +14,9 @@ var (
 	// it at all.
 	ErrTooNew = errors.New("migrations: schema too new")
 
-	// ErrNotIntact is returned by Check and Grant, and by Up where a newer release has migrated, if the schema is at a
-	// version that serves this release, and is not as the migrations have made it: a restore has not ended, or it was
-	// renamed (ALTER SCHEMA ... RENAME, or in the text of a dump), which its functions do not follow.
+	// ErrNotIntact is returned by Check, Grant and Up if the schema is at a version that serves this release, but a
+	// restore has not ended: a table lacks its primary key or its trigger. Or the schema was renamed, by ALTER SCHEMA
+	// ... RENAME or in the text of a dump, and its functions do not follow.
 	ErrNotIntact = errors.New("migrations: schema not intact")
 
 	// ErrEncoding is returned by all that reads or changes a schema's version where the encoding of the database is not

@@ -84,7 +84,8 @@ type Config struct {
 }
 
 // Up migrates to Latest. It returns nil if that is done already, or if a newer release went further and the schema
-// still serves this one: it leaves that as it is. If the schema does not, Up returns ErrTooNew.
+// still serves this one: it leaves that as it is. If the schema does not, Up returns ErrTooNew. It returns ErrNotIntact
+// if a restore of the schema has not ended, or if it was renamed.
 func Up(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 	return To(ctx, pool, Latest, cfg)
 }
@@ -109,7 +110,10 @@ func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error
 	if err != nil {
 		return err
 	}
-	return m.to(ctx, pool, version)
+	if err := m.to(ctx, pool, version); err != nil || version < Latest {
+		return err
+	}
+	return Check(ctx, pool, m.name.String())
 }
 
 // Version returns the version that the schema is at, whichever tool migrated it; 0 if none did.
