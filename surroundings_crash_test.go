@@ -51,8 +51,8 @@ func (c *cluster) freezeWalWriter() (thaw func()) {
 }
 
 // unwritten waits until n completions are in memory only: a commit that waits for the disk, as that of a mark does,
-// takes all there are before it along. So that none comes before the crash, it stops the workers where they are; have
-// them proceed after it. It returns what there is then.
+// takes all there are before it along. It stops the workers, so that nothing is written before the crash: call proceed
+// after that. was is the state while they are stopped.
 func (s *site) unwritten(n int, procs []*process) (was state, proceed func()) {
 	s.Helper()
 	signal := func(sig syscall.Signal) {
@@ -139,9 +139,12 @@ func TestServerCrash(t *testing.T) {
 		s.atWork(len(procs))
 		s.until("some of the backlog", func() bool { return s.number("SELECT count(*) FROM effects") >= 100 })
 
-		before, proceed := s.state(s.URL), func() {}
+		var before state
+		proceed := func() {}
 		if off != "" {
 			before, proceed = s.unwritten(10, procs)
+		} else {
+			before = s.state(s.URL)
 		}
 		thaw()
 		c.crash()

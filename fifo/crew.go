@@ -45,7 +45,7 @@ type crew struct {
 
 	teller *teller // shared by all crews of a Run
 
-	stopping                  func() error // nil while Run was not told to stop
+	stopping                  func() error // of the context of Run: an error when that was told to stop
 	laneSetback, scoutSetback atomic.Pointer[setback]
 	laneTrouble               limiter
 

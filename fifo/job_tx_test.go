@@ -146,7 +146,7 @@ func TestTxSettings(t *testing.T) {
 }
 
 // A handler that does not ask for the transaction pays for no savepoint: the last thing that its session was told is
-// the claim. A lane's first attempts are marked, and behind a mark that takes long it looks for a pause.
+// the claim. A lane's first attempts are marked, and behind a mark that takes long the lane looks for a pause.
 func TestSavepointIsLazy(t *testing.T) {
 	b := newBed(t)
 	b.send("g", slices.Repeat([]any{"first"}, tuning.Many)...)
