@@ -28,6 +28,10 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 	if p == nil {
 		return errNotNow
 	}
+	if _, err := r.holder(ctx, p); err != nil { // before anything lingers, for nothing
+		r.release(p)
+		return err
+	}
 	lasts, how := time.Duration(0), rng.IntN(4)
 	if how < 2 {
 		r.linger(ctx, p, "linger", func(group int32) bool { return keeps(queueOf(group)) })
@@ -40,14 +44,20 @@ func injectSever(ctx context.Context, r *run, rng *rand.Rand) error {
 		p.tell("go")
 		r.release(p)
 	})
-	var pid int64
-	if err := r.pool.QueryRow(ctx, holderSQL, p.name).Scan(&pid); err != nil {
-		if errors.Is(err, pgx.ErrNoRows) {
-			return errNotNow
-		}
+	pid, err := r.holder(ctx, p)
+	if err != nil {
 		return err
 	}
 	return r.terminate(ctx, p.name, pid)
+}
+
+// holder returns the session that holds the groups of a worker; errNotNow if it holds none.
+func (r *run) holder(ctx context.Context, p *process) (pid int64, err error) {
+	err = r.pool.QueryRow(ctx, holderSQL, p.name).Scan(&pid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = errNotNow
+	}
+	return pid, err
 }
 
 // terminate ends a session of a process.
