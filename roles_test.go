@@ -76,7 +76,8 @@ func producerRole(t *testing.T, s *staff) {
 	require.Error(t, pausing(s.client(pool).Queue(queue).Pause(ctx, "")))
 }
 
-// What is remembered of a DedupID is the producer's own word. It gives no right to a job of a group that it does not know.
+// What is remembered of a DedupID is the producer's own word. It gives no right to a job of a group that it does not
+// know.
 func TestProducerReplacesNoForeignJob(t *testing.T) {
 	s := newStaff(t, "")
 	ctx, pool := t.Context(), s.as(s.roles.Producer)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
@@ -107,6 +108,35 @@ func workerRole(t *testing.T, s *staff) {
 }
 
 // Who may not do what a worker does is told so at once, with the role and what it lacks.
+// What no call of the library would make, and what then fails for everybody who reads it, the tables refuse.
+func TestWhatNobodyCouldRead(t *testing.T) {
+	s := newStaff(t, "")
+	worker, producer := s.as(s.roles.Worker), s.as(s.roles.Producer)
+	const letter = "INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES "
+	for _, x := range []struct {
+		pool *pgxpool.Pool
+		sql  string
+	}{
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group) VALUES ('x', 1e18::bigint, false)"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, dead_letter_retention) " +
+			"VALUES ('x', 1, false, 1e18::bigint)"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit) " +
+			"VALUES ('x', 1, false, 101)"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, max_running) " +
+			"VALUES ('x', 1, false, 1001)"},
+		{worker, letter + "('q', '', 1, '', 1, now())"},
+		{worker, letter + "('q', 'g', 0, '', 1, now())"},
+		{worker, letter + "('q', 'g', 1, convert_to(repeat('x', 1048577), 'UTF8'), 1, now())"},
+		{producer, "INSERT INTO pgfifo.jobs (queue, group_id, payload, headers) " +
+			"VALUES ('q', 'g', '', to_jsonb(array_fill(1e131071::numeric, ARRAY[200])))"},
+	} {
+		_, err := x.pool.Exec(t.Context(), x.sql)
+		refused := (*pgconn.PgError)(nil)
+		require.ErrorAs(t, err, &refused, x.sql)
+		require.Equal(t, "23514", refused.Code, x.sql)
+	}
+}
+
 func TestWorkerLacksRights(t *testing.T) {
 	eachSchema(t, func(t *testing.T, s *staff) {
 		s.exec("REVOKE UPDATE (failures) ON pgfifo.jobs FROM " + ident(s.roles.Worker))

@@ -57,11 +57,11 @@ type Job struct {
 }
 
 // What is read of a job, and of a dead letter. A job that is parked until 'infinity' is listed with a time that Go has,
-// and one with '-infinity' as not delayed. A time of an enqueue or a death that was written by hand is listed in the
-// same way.
+// and one of before our era, or with '-infinity', as not delayed. A time of an enqueue or a death that was written by
+// hand is listed in the same way.
 const (
 	selectJobSQL = selectBothSQL + `
-		CASE WHEN run_at > '-infinity' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
+		CASE WHEN run_at > '0001-01-02 UTC' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
 	selectLetterSQL = selectBothSQL + `
 		NULL::timestamptz, nullif(least(died_at, timestamptz '9999-12-31 UTC'), '-infinity')`
 	selectBothSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),

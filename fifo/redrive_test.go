@@ -257,14 +257,15 @@ func TestRedriveOfALivingID(t *testing.T) {
 // original place does not.
 func TestRedriveToTailInCommitOrder(t *testing.T) {
 	b := newBed(t, commitOrder)
-	b.died(letter("g", -3, "error", ""), letter("g", -2, "error", ""), letter("h", -1, "error", ""))
+	b.died(letter("g", 1, "error", ""), letter("g", 2, "error", ""), letter("h", 3, "error", ""))
+	b.exec("SELECT setval('pgfifo.jobs_id_seq', 3)")
 	p := producers["pgx.Tx"](b)
 	p.send(fifo.Message{Queue: "q", GroupID: "g"})
-	require.Len(t, b.redrive(b.q, again(-3)), 1)
-	require.Len(t, b.redrive(b.q, toTail(named(-1))), 1)
+	require.Len(t, b.redrive(b.q, again(1)), 1)
+	require.Len(t, b.redrive(b.q, toTail(named(3))), 1)
 	done := make(chan []int64, 1)
 	go func() {
-		list, _, _ := b.q.Redrive(context.WithoutCancel(t.Context()), toTail(named(-2)))
+		list, _, _ := b.q.Redrive(context.WithoutCancel(t.Context()), toTail(named(2)))
 		done <- list
 	}()
 	await(t, "the redrive to wait", func() bool { return b.waiters() == 1 })

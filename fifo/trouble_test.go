@@ -40,10 +40,6 @@ func testTroubleIsOfItsGroup(t *testing.T, by lease) {
 		"a trigger that leaves what fails as it was": trigger("OLD", "RETURN NULL", "UPDATE OR DELETE", "jobs"),
 		"a trigger that keeps the dead letter from being made": trigger(
 			"NEW", "RETURN NULL", "INSERT", "dead_letters"),
-		"a value that cannot be read": {
-			"UPDATE pgfifo.jobs SET failures = '1' WHERE group_id = 'bad'",
-			"UPDATE pgfifo.jobs SET failures = NULL WHERE group_id = 'bad'",
-		},
 	}
 	pgtest.OverAll(t, rows, func(t *testing.T, x row) { testTroubleOf(t, by.on(newBed(t)), x.before, x.after) })
 }

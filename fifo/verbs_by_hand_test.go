@@ -1,11 +1,13 @@
 package fifo_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/pgfifo/pgfifo/fifo"
+	"github.com/pgfifo/pgfifo/internal/pgtest"
 )
 
 // What was written by hand is listed, and can be got rid of.
@@ -29,6 +31,37 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 		}
 	}
 	b.ledger.sent = nil
+}
+
+// A failure is recorded behind whatever is there.
+func TestFailureBehindWhatIsNoList(t *testing.T) {
+	pgtest.OverEach(t, []string{"5", `{"5": 5}`, "null", `"five"`}, func(t *testing.T, text string) {
+		b := newBed(t)
+		id := b.send("g", nil)[0]
+		b.exec("UPDATE pgfifo.jobs SET attempts = 1, failures = '" + text + "'")
+		b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errOnPurpose) }))
+		dead := only(t, b.deadLetters())
+		require.Equal(t, id, dead.ID)
+		require.Equal(t, 2, dead.Attempts)
+		require.Len(t, dead.Failures, 1)
+	})
+}
+
+// A number that no session has keeps nobody from the other groups.
+func TestSessionThatNobodyHas(t *testing.T) {
+	b := newBed(t)
+	const lowest = "-9223372036854775808"
+	b.send("a", nil)
+	b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id, session, token, job, attempt, since) " +
+		"SELECT queue, group_id, " + lowest + ", 1, id, 1, now() FROM pgfifo.jobs")
+	holder := pgtest.Conn(t, b.url)
+	_, err := holder.Exec(t.Context(), "SELECT pg_advisory_lock("+lowest+")")
+	require.NoError(t, err)
+	b.send("b", nil)
+	r := b.run(b.worker(nop))
+	await(t, "the job of the other group", func() bool { return b.count("jobs") == 1 })
+	require.NoError(t, holder.Close(t.Context()))
+	r.finish()
 }
 
 // So is a job of a group that a message cannot have, in the list of its queue.

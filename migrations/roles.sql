@@ -31,7 +31,7 @@ REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.group_slots, pgfifo.dedu
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq, pgfifo.walk_requests
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
-REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.count, pgfifo.priority
+REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.headers, pgfifo.count, pgfifo.priority
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),
@@ -68,7 +68,7 @@ GRANT EXECUTE ON FUNCTION pgfifo.replace_waiting(text, text, bytea, bytea, jsonb
     TO pgfifo_producer, pgfifo_worker; -- it runs with the owner's
 
 -- Worker: claims, settles and buries jobs, enqueues from handlers, keeps house. It may pause, because a job may block
--- its group. It cannot change a payload or a job's place, resume, or read the payloads of dead letters. UPDATE of one
+-- its group. It cannot change a job's place, resume, or read the payloads of dead letters. UPDATE of one
 -- column is what PostgreSQL asks for a row lock; DELETE lets it lock the whole table, too, and there is no DELETE
 -- without that.
 GRANT SELECT, INSERT (queue, group_id, payload, headers, run_at, max_attempts, failures, priority),

@@ -22,8 +22,7 @@ WITH locked AS MATERIALIZED (
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
     SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority,
            CASE WHEN $5::text IS NULL THEN failures
-                ELSE pgfifo.with_failure(CASE WHEN pg_catalog.jsonb_typeof(failures) = 'array' THEN failures END,
-                                         $6::integer, attempts, 'operator', $5::text, '', current_user::text)
+                ELSE pgfifo.with_failure(failures, $6::integer, attempts, 'operator', $5::text, '', current_user::text)
            END
     FROM gone
     WHERE $4::boolean

@@ -34,7 +34,7 @@ SELECT head.queue,
                       THEN head.xid IN (SELECT l.transactionid FROM pg_locks l WHERE l.locktype = 'transactionid')
                  END
             THEN head.full_xid
-            WHEN head.session <> 0 AND pgfifo.lives(head.session) THEN -head.session
+            WHEN head.session > 0 AND pgfifo.lives(head.session) THEN -head.session
             ELSE 0
        END AS holder,
        CASE WHEN (SELECT true FROM pgfifo.pauses p ORDER BY p.group_id, p.queue LIMIT 1) -- once for all
