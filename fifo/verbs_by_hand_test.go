@@ -47,7 +47,7 @@ func TestFailureBehindWhatIsNoList(t *testing.T) {
 	})
 }
 
-// A number that no session has keeps nobody from the other groups.
+// A number that no session has fails no look, which is one for all groups.
 func TestSessionThatNobodyHas(t *testing.T) {
 	b := newBed(t)
 	const lowest = "-9223372036854775808"
@@ -62,6 +62,7 @@ func TestSessionThatNobodyHas(t *testing.T) {
 	await(t, "the job of the other group", func() bool { return b.count("jobs") == 1 })
 	require.NoError(t, holder.Close(t.Context()))
 	r.finish()
+	require.Empty(t, b.log.lines("trouble with the database"))
 }
 
 // So is a job of a group that a message cannot have, in the list of its queue.
