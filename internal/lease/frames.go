@@ -15,16 +15,12 @@ type frames struct {
 // step goes on to the end of a message, or of b. It returns how much of b that is, and the message's type if it has
 // ended.
 func (f *frames) step(b []byte) (n int, kind byte) {
-	for f.n < len(f.head) && n < len(b) {
-		f.head[f.n] = b[n]
-		f.n++
-		n++
-		if f.n == len(f.head) {
-			f.rest = max(int(int32(binary.BigEndian.Uint32(f.head[1:])))-4, 0)
-		}
-	}
 	if f.n < len(f.head) {
-		return n, 0
+		n = copy(f.head[f.n:], b)
+		if f.n += n; f.n < len(f.head) {
+			return n, 0
+		}
+		f.rest = max(int(int32(binary.BigEndian.Uint32(f.head[1:])))-4, 0)
 	}
 	k := min(f.rest, len(b)-n)
 	f.rest -= k
