@@ -160,16 +160,11 @@ func (s *stream) say(b []byte) {
 		switch kind {
 		case 'Q', 'F':
 			s.owe()
-		case 'P', 'B', 'D', 'E', 'C', 'H':
+		case 'P', 'B', 'D', 'E', 'C', 'H', 'S':
 			if !s.series {
 				s.owe()
 			}
-			s.series = true
-		case 'S':
-			if !s.series {
-				s.owe()
-			}
-			s.series = false
+			s.series = kind != 'S'
 		}
 	}
 }
