@@ -288,24 +288,17 @@ func (b *book) learn(turn *Turn, o Outcome) {
 	if o.OneByOne > 0 {
 		turn.single = o.OneByOne
 	}
-	id := o.Finished
-	if id > 0 {
+	if id := o.Finished; id > 0 {
 		b.worked, turn.unavailable = true, 0
+		if id >= turn.single {
+			turn.single = 0
+		}
+		if !turn.groupSlot && id <= turn.lowest && id > turn.finished { // with slots it tells nothing of lower ids
+			b.floors.raise(turn, o.Seen, id)
+		}
 	}
 	if o.Unavailable {
 		turn.unavailable++
-	}
-	if id <= 0 {
-		return
-	}
-	if id >= turn.single {
-		turn.single = 0
-	}
-	if turn.groupSlot { // it tells nothing of lower ids
-		return
-	}
-	if id <= turn.lowest && id > turn.finished {
-		b.floors.raise(turn, o.Seen, id)
 	}
 }
 
