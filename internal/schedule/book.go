@@ -171,13 +171,9 @@ func (b *book) unlink(turn *Turn) {
 		b.parked.remove(turn)
 		delete(b.suspected, turn)
 	case heldElsewhere:
-		b.unwatch(turn)
+		delete(b.watched.turns, turn)
+		b.line.row(turn.Queue).slots.looked(turn)
 	}
-}
-
-func (b *book) unwatch(turn *Turn) {
-	delete(b.watched.turns, turn)
-	b.line.row(turn.Queue).slots.looked(turn)
 }
 
 // due puts the groups in line whose time has come, and returns how long it is until the next one, or probe, or -1.

@@ -163,7 +163,7 @@ func (t *Turns) Recheck(keys []groups.Key) (done func()) {
 	for _, key := range keys {
 		if turn := t.known[key]; turn != nil && turn.state == heldElsewhere {
 			t.watched.checking[key] = turn
-			t.unwatch(turn)
+			t.unlink(turn)
 			delete(t.known, key)
 		}
 	}
