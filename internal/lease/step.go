@@ -178,11 +178,9 @@ func (l *Lane) sendRelease(p *pipeline, calls []Call) (released, ended int) {
 		p.send(stmtBatch, nil, nil)
 	}
 	released = len(p.answers)
-	if behind {
-		for _, c := range calls {
-			if c.Behind {
-				p.sendCall(c, &p.noRow)
-			}
+	for _, c := range calls {
+		if c.Behind {
+			p.sendCall(c, &p.noRow)
 		}
 	}
 	if l.batch || behind {
