@@ -49,11 +49,8 @@ func Writing(ctx context.Context) context.Context { return context.WithValue(ctx
 
 // writtenBy returns how many rows a statement has written; with a Writing context, over 0 if it has written any.
 func writtenBy(ctx context.Context, tag pgconn.CommandTag) int64 {
-	if ctx.Value(writingKey{}) != nil {
-		return tag.RowsAffected()
-	}
 	verb, _, _ := strings.Cut(tag.String(), " ")
-	if !slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, verb) {
+	if ctx.Value(writingKey{}) == nil && !slices.Contains([]string{"INSERT", "UPDATE", "DELETE", "MERGE"}, verb) {
 		return 0
 	}
 	return tag.RowsAffected()
