@@ -133,16 +133,6 @@ func endCall(heads []*Held, settled []int64) Call {
 	return Call{Statement: stmtKeepEnd, Args: [][]byte{c.queues, c.groups, c.tokens, jobs, c.sessions}}
 }
 
-// settledBy returns which jobs of the groups are to be settled by the calls, for endCall. A call that settles
-// several jobs checks its own row count.
-func settledBy(heads []*Held, calls []Call) []int64 {
-	settled := make([]int64, len(heads))
-	if len(heads) == 1 {
-		settled[0] = jobOf(calls) // it may be one behind the head
-	}
-	return settled
-}
-
 // jobOf returns the job of the first call that has one, whatever other calls stand before it; or 0.
 func jobOf(calls []Call) int64 {
 	for _, c := range calls {
