@@ -30,11 +30,13 @@ import (
 func (l *Lane) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	hold, settled, err = l.step(ctx, calls, next)
 	for err == nil && hold != nil && hold.claimed != nil { // each time for fewer
-		var lost bool
-		if lost, err = l.keepEvidence(ctx, hold); err != nil {
-			return nil, settled, err
+		all := &Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
+		lost, failed := l.dead(ctx, all)
+		if failed != nil {
+			return nil, settled, failed
 		}
-		if lost {
+		if len(lost) > 0 { // to give them back would cover the evidence
+			hold.Held, hold.Rest = all.Held, all.Rest
 			break
 		}
 		hold, err = l.claimAgain(ctx, next, hold)
@@ -268,18 +270,6 @@ func (l *Lane) giveUp(ctx context.Context) {
 	}
 	l.coverAll(ctx)
 	_ = l.Close()
-}
-
-// keepEvidence reports whether a claim that is to be given up holds a job whose worker has died. Then the hold is of
-// everything that was claimed.
-func (l *Lane) keepEvidence(ctx context.Context, hold *Hold) (bool, error) {
-	all := &Hold{Held: hold.claimed[0], Rest: hold.claimed[1:]}
-	lost, err := l.dead(ctx, all)
-	if err != nil || len(lost) == 0 {
-		return false, err
-	}
-	hold.Held, hold.Rest = all.Held, all.Rest
-	return true, nil
 }
 
 // lostInBatch takes the jobs behind the head of a group off the hold, if the head's last worker has died with it: it
