@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -185,10 +186,7 @@ func (l *Loan) claimXID(ctx context.Context, key groups.Key) (xid string, err er
 		sql = strings.Replace(sql, "queue_groups", "group_slots", 1)
 	}
 	err = tx.QueryRow(ctx, l.lane.schema.Qualify(sql), key.Queue, key.GroupID).Scan(&xid)
-	if rolled := tx.Rollback(ctx); err == nil { // nothing was written
-		err = rolled
-	}
-	return xid, err
+	return xid, cmp.Or(err, tx.Rollback(ctx)) // nothing was written
 }
 
 // beside returns a transaction of its own within the job's, also if the handler has one.

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -119,10 +120,7 @@ func (p *pipeline) exchange() error { return p.end(p.sync()) }
 func (p *pipeline) end(err error) error {
 	clear(p.answers) // and with them what was read, which would stay in memory until the next one
 	p.row = rowReader{}
-	if closeErr := p.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return cmp.Or(err, p.Close())
 }
 
 func (p *pipeline) readAnswer(a answer) error {

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -288,9 +289,7 @@ func (s *session) answer(asks []*ask) error {
 			s.deferred = append(s.deferred, a)
 			continue
 		}
-		if a.err = err; err == nil {
-			a.err = a.refused
-		}
+		a.err = cmp.Or(err, a.refused)
 		s.ending = s.ending || a.ends
 		close(a.done)
 	}
@@ -319,10 +318,7 @@ func (s *session) bounded(asks []*ask) (err error) {
 	if ended == nil && Refused(err) {
 		ended = s.rollback(ctx, r.cover(ctx))
 	}
-	if ended != nil {
-		return ended
-	}
-	return err
+	return cmp.Or(ended, err)
 }
 
 // rollback ends a transaction that has failed with that error, if any has.
