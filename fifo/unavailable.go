@@ -1,8 +1,6 @@
 package fifo
 
-import (
-	"github.com/pgfifo/pgfifo/internal/schedule"
-)
+import "github.com/pgfifo/pgfifo/internal/schedule"
 
 // Unavailable wraps the error that a handler returns: what all jobs of the queue depend on is down. The job is given
 // back and no attempt is counted, however long that lasts, as with Snooze. A nil err stands for "unavailable".

@@ -21,9 +21,7 @@ import (
 // tells of waits for the end of the rest.
 
 // troubleDelay is how long a group is left alone when the server has refused something about it for the nth time.
-func troubleDelay(n int) time.Duration {
-	return rest.Nth(n, tuning.Slow, tuning.Long)
-}
+func troubleDelay(n int) time.Duration { return rest.Nth(n, tuning.Slow, tuning.Long) }
 
 // A trouble is that of one group.
 type trouble struct {
