@@ -79,8 +79,7 @@ func (a *attempt) lend(
 ) (err, notHeld, cause error) {
 	c := a.crew
 	hctx, stop := context.WithCancelCause(ctx)
-	unwatch := a.watch(stop, tasks)
-	defer unwatch()
+	defer a.watch(stop, tasks)()
 	if timeout := a.queue.JobTimeout; timeout > 0 {
 		var cancel context.CancelFunc
 		hctx, cancel = context.WithTimeoutCause(hctx, times(len(tasks), timeout), ErrJobTimeout)
@@ -308,10 +307,7 @@ func (a *attempt) partly(tasks []task, named BatchError, cause error) {
 			a.giveBack(tasks[i : i+1])
 		case failed:
 			stopped = t.place
-			if err == nil {
-				err = errNoReason
-			}
-			a.failed(t, err, cause)
+			a.failed(t, cmp.Or(err, errNoReason), cause)
 		default:
 			a.add(result{task: t, outcome: Succeeded})
 			t.place.outcome.Finished, t.place.outcome.More = t.job.ID, t.held.More

@@ -111,10 +111,8 @@ func (h *holding) obey(r ruling) {
 		return
 	}
 	h.canceled = append(h.canceled, c)
-	if h.stop != nil {
-		if cause := h.cause(h.lent); cause != nil {
-			h.stop(cause)
-		}
+	if cause := h.cause(h.lent); cause != nil { // a handler runs: else nothing is lent
+		h.stop(cause)
 	}
 }
 
