@@ -93,8 +93,7 @@ func (s Scope) DeadLetters(ctx context.Context, of Letters) ([]Job, error) {
 		return nil, err
 	}
 	page := Page{After: of.After, Limit: of.Limit}
-	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page,
-		of.IDs, of.Kind, of.Error)
+	return s.list(ctx, "dead letters", deadLettersSQL, lettersSQL, page, of.IDs, of.Kind, of.Error)
 }
 
 // list reads a page of a table. The arguments are those of only, from $5 on.

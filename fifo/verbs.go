@@ -33,7 +33,7 @@ func (s Scope) RetryNow(ctx context.Context, id int64) error {
 // Delete removes a job for good, unless it runs, and undoes the block that it has made (BlockGroup). Its DedupID stays
 // remembered. Delete returns what RetryNow does.
 func (s Scope) Delete(ctx context.Context, id int64) error {
-	return s.takeOut(ctx, "delete", id, false, nil)
+	return s.takeOut(ctx, "delete", id, nil)
 }
 
 // Bury moves a job to the dead letters, unless it runs, whatever attempts it has left, and undoes the block that it has
@@ -43,15 +43,16 @@ func (s Scope) Bury(ctx context.Context, id int64, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
 	}
-	return s.takeOut(ctx, "bury", id, true, reason)
+	return s.takeOut(ctx, "bury", id, reason)
 }
 
-// takeOut takes a job out of its group, with the block that it has made. reason is a text, or nil.
-func (s Scope) takeOut(ctx context.Context, verb string, id int64, bury bool, reason any) error {
+// takeOut takes a job out of its group, with the block that it has made. With a reason, a text, it becomes a dead
+// letter; nil: it is gone.
+func (s Scope) takeOut(ctx context.Context, verb string, id int64, reason any) error {
 	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
 			xid, err = g.alter(ctx, verb+" a job of", statement("take_out"),
-				g.queue, g.group, id, bury, reason, maxFailures)
+				g.queue, g.group, id, reason != nil, reason, maxFailures)
 			return err
 		})
 		return xid, err
