@@ -290,13 +290,11 @@ func (c *crew) runStranded(ctx context.Context) {
 
 // every calls f after each interval, until ctx is done.
 func every(ctx context.Context, interval time.Duration, f func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(interval); ; {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 			f()
 		}
 	}

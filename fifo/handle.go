@@ -125,12 +125,9 @@ func (a *attempt) await(ctx context.Context, tasks []task, result <-chan error) 
 	c, ended, n := a.crew, time.Now(), int64(len(tasks))
 	var abandon <-chan time.Time
 	if after := a.queue.AbandonAfter; after > 0 {
-		timer := time.NewTimer(after)
-		defer timer.Stop()
-		abandon = timer.C
+		abandon = time.After(after)
 	}
 	report := time.NewTimer(tuning.Wait) // then after twice as long, and so on
-	defer report.Stop()
 	told, returned, heard := time.Duration(0), false, make(chan struct{}, 1)
 	for !returned && gone == nil {
 		if errors.Is(a.toEnd(tasks), ErrLost) { // the group was taken from the session

@@ -71,12 +71,10 @@ func (b *waitBound) end() cancelled {
 	if b.timer.Stop() {
 		return cancelled{}
 	}
-	late := time.NewTimer(tuning.Look)
-	defer late.Stop()
 	select {
 	case c := <-b.done:
 		return c
-	case <-late.C:
+	case <-time.After(tuning.Look):
 		return cancelled{stray: true}
 	}
 }

@@ -126,12 +126,10 @@ func (l *Loan) closeRows(txs []*sql.Tx) bool {
 	if l.lane.lost.Load() {
 		return true // nobody uses the connection any more
 	}
-	late := time.NewTimer(l.lane.bounds.Silence)
-	defer late.Stop()
 	select {
 	case <-closed:
 		return true
-	case <-late.C:
+	case <-time.After(l.lane.bounds.Silence):
 		return false
 	}
 }

@@ -72,7 +72,6 @@ func (t *Turns) SetLanes(queue string, b Lanes) {
 // Run puts groups in line when they are due, and lets queues be probed and suspects be tried, until ctx ends.
 func (t *Turns) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		if wait := t.Due(); wait >= 0 {
 			timer.Reset(wait)

@@ -263,7 +263,7 @@ var attempts = []Mutant{
 	plant("claim-waits-for-a-look",
 		"a job begins long after a pause, because its claim waited for who looks at the batch before it",
 		test("internal/lease", "TestNoClaimWaitsForALook"),
-		in(behindFile, "time.NewTimer(tuning.Look)", "time.NewTimer(60*tuning.Long)")),
+		in(behindFile, "time.After(tuning.Look)", "time.After(60*tuning.Long)")),
 	plant("claim-kept-beside-hooks", "what is claimed beside a slow hook waits for it, and begins though it was paused",
 		test("fifo", "TestHooksKeepNoClaim"),
 		in("fifo/upcoming.go", "within(tuning.Look, done)", "within(60*tuning.Long, done)")),
