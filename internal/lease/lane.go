@@ -257,10 +257,7 @@ const lookSQL = "; SELECT FROM pg_catalog.pg_prepared_statements " +
 // its job is settled with them. The transaction must not have failed. stmtRestore is used first: it is parsed in the
 // lane's encoding, and with backslashes that escape nothing, whatever the handler has set.
 func (l *Lane) prepareAgain() error {
-	if l.pooled || !l.loan.used() {
-		return nil
-	}
-	if !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
+	if l.pooled || !l.loan.used() || !l.stream.deallocated.Load() && (!l.wary.Load() || l.loan.prepared) {
 		return nil
 	}
 	const parsing = "SET LOCAL client_encoding TO 'UTF8'; SET LOCAL standard_conforming_strings TO on"

@@ -226,13 +226,10 @@ func (t *Turns) Free(queue string) {
 func (t *Turns) Again(turn *Turn, o Outcome) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.suspects.has(turn) { // until its end is recorded no other one begins
-		return false
-	}
-	if o.Missed || o.Trouble || o.DueIn > 0 || !o.More && !turn.again && !turn.team.wants() {
-		return false
-	}
-	if o.Untried && t.suspects.enter(turn) > 0 {
+	switch {
+	case t.suspects.has(turn), // until its end is recorded no other one begins
+		o.Missed, o.Trouble, o.DueIn > 0, !o.More && !turn.again && !turn.team.wants(),
+		o.Untried && t.suspects.enter(turn) > 0:
 		return false
 	}
 	t.learn(turn, o)

@@ -173,7 +173,7 @@ var attempts = []Mutant{
 	plant("suspect-beside-an-end-that-is-not-recorded",
 		"a job that was lost before has ended, and is charged because the next such job kills before that is recorded",
 		test("internal/schedule", "TestSuspectsWaitForEachOther"),
-		in(turnsFile, "	if t.suspects.has(turn) {", "	if t.suspects.has(turn) && turn == nil {")),
+		in(turnsFile, "	case t.suspects.has(turn),", "	case t.suspects.has(turn) && turn == nil,")),
 	plant("whole-batch-charged", "when a batch dies in its COMMIT, all of its jobs are charged",
 		test("fifo", "TestBatchThatDiesInItsCommit"),
 		in(stepFile, "	case len(lost) > 0:\n		hold.Rest",
