@@ -246,22 +246,19 @@ func (a *announcer) due(now time.Time, all bool) (xids []int64) {
 }
 
 func (a *announcer) ask(ctx context.Context, xids []int64) error {
-	rows, err := a.client.pool.Query(ctx, statement("ended"), xids)
-	if err != nil {
-		return err
-	}
-	var xid int64
-	var status string
 	var committed, aborted []int64
-	_, err = pgx.ForEachRow(rows, []any{&xid, &status}, func() error {
+	err := each(ctx, pgxSession{a.client.pool}, statement("ended"), func(r row) error {
+		var xid int64
+		var status string
+		err := r.Scan(&xid, &status)
 		switch status {
 		case "committed":
 			committed = append(committed, xid)
 		case "aborted":
 			aborted = append(aborted, xid)
 		}
-		return nil
-	})
+		return err
+	}, xids)
 	if len(committed)+len(aborted) > 0 {
 		a.ended(committed, aborted)
 	}
