@@ -26,7 +26,10 @@ const (
 // ownTexts are the statements of a worker's sessions, by name, except those that differ between sessions. A session
 // prepares one when it first uses it.
 var ownTexts = func() map[string]string {
-	own := texts.Prepared()
+	own := make(map[string]string, len(texts))
+	for name, sql := range texts {
+		own[ownPrefix+name] = sql
+	}
 	for _, notPrepared := range []string{"end_wait", "fence", "fence_claim", "mark", "relock", "relock_group_slot"} {
 		delete(own, ownPrefix+notPrepared)
 	}

@@ -29,12 +29,3 @@ func (s Statements) Named(name string) string {
 	}
 	return sql
 }
-
-// Prepared returns the statements by the names under which they are prepared: "pgfifo_" and the file's.
-func (s Statements) Prepared() map[string]string {
-	prepared := make(map[string]string, len(s))
-	for name, sql := range s {
-		prepared["pgfifo_"+name] = sql
-	}
-	return prepared
-}
