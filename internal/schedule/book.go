@@ -78,7 +78,7 @@ func (b *book) begin(turn *Turn) {
 func (b *book) prepareClaim(turn *Turn) {
 	queue := b.line.row(turn.Queue)
 	turn.state, turn.lowest, turn.putBack = withLane, math.MaxInt64, math.MaxInt64
-	turn.floor, turn.safe = b.floors.get(turn.Key), b.floors.safe
+	turn.floor, turn.safe = b.floors.of(turn.Key).floor, b.floors.safe
 	turn.finished, turn.fresh, turn.orphan, turn.resting = 0, false, false, false
 	turn.trouble.forget()
 	turn.allowed = turn.suspect || b.suspects == nil
@@ -113,7 +113,7 @@ func (b *book) gather(turn *Turn, groups int) {
 
 // dispatch gives waiting lanes what they were not allowed to take before.
 func (b *book) dispatch() {
-	for len(b.waiting) > 0 && b.line.len() > 0 {
+	for len(b.waiting) > 0 && b.line.n > 0 {
 		turn := b.take()
 		if turn == nil {
 			return

@@ -72,9 +72,7 @@ type floor struct {
 // long as walks are no slower.
 const floorAge = tuning.Grace
 
-// get returns the floor of a group that is in force.
-func (f *floors) get(k groups.Key) floor { return f.of(k).floor }
-
+// of returns what is known of a group, of which the floor is in force.
 func (f *floors) of(k groups.Key) groupFloor {
 	m, ok := f.fresh[k]
 	if ok {

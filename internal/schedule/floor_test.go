@@ -172,7 +172,7 @@ func TestFloorsAreLetGo(t *testing.T) {
 	f := &turns.floors
 	count := func() (n int) {
 		for _, id := range []string{"idle", "busy"} {
-			if f.get(group(id)).id > 0 {
+			if f.of(group(id)).floor.id > 0 {
 				n++
 			}
 		}
@@ -185,10 +185,10 @@ func TestFloorsAreLetGo(t *testing.T) {
 		f.swept = time.Now().Add(-floorAge)
 		turns.floors.checked(time.Now(), 0)
 		require.Equal(t, 2-min(int(i), 1), count())
-		require.Positive(t, f.get(group("busy")).id, "in force")
+		require.Positive(t, f.of(group("busy")).floor.id, "in force")
 		again(t, turns, turn, 13+i)
 	}
-	require.Zero(t, f.get(group("idle")))
+	require.Zero(t, f.of(group("idle")).floor)
 	require.Len(t, f.fresh, 1)
 	require.Len(t, f.old, 1)
 }
@@ -204,7 +204,7 @@ func TestHeadFromBeforeTheFloor(t *testing.T) {
 	require.Equal(t, int64(14), turn.floor.id)
 	offer := func(id int64) int64 {
 		turns.Offer([]Candidate{{Key: group("a"), ID: id}})
-		return turns.floors.get(group("a")).id
+		return turns.floors.of(group("a")).floor.id
 	}
 	require.Equal(t, int64(14), offer(12), "it was there when the scout began to look")
 	require.Zero(t, offer(10), "it was not")
@@ -231,11 +231,11 @@ func TestJobThatIsToldOfTwice(t *testing.T) {
 		require.True(t, turns.Again(turn, last))
 		last.Finished = finished
 		turns.Done(turn, last) // the claim has failed on the way
-		require.Zero(t, turns.floors.get(turn.Key))
+		require.Zero(t, turns.floors.of(turn.Key).floor)
 
 		turn = turns.TryNext()
 		turns.Done(turn, Outcome{Finished: 10, More: true})
-		require.Equal(t, int64(5), turns.floors.get(turn.Key).id, "that one has looked")
+		require.Equal(t, int64(5), turns.floors.of(turn.Key).floor.id, "that one has looked")
 	})
 }
 

@@ -20,7 +20,7 @@ type line struct {
 	round []*row          // those with groups, the next one first
 	first *row            // that of an orphan: goes before them, whatever it has used; or nil
 	least time.Duration   // the least that a row had used, when the last turn was taken
-	n     int
+	n     int             // groups in line
 
 	// A line of shares has these besides.
 	weights    map[string]int
@@ -79,8 +79,6 @@ func (r *row) part() *row {
 }
 
 func newLine() line { return line{rows: make(map[string]*row)} }
-
-func (l *line) len() int { return l.n }
 
 // row returns a queue's part, or a share's, which may be empty.
 func (l *line) row(name string) *row {

@@ -188,7 +188,7 @@ func TestLooksFindRedrivenJobs(t *testing.T) {
 		VALUES ('q', 'a', 1, '', 1, now()), ('q', 'b', 2, '', 1, now())`)
 	turns, scout, conn := s.looking(time.Second)
 	finishAll(turns, "a", 3, 4, 5, 6)
-	require.Positive(t, turns.floors.get(group("a")).id)
+	require.Positive(t, turns.floors.of(group("a")).floor.id)
 	tx := s.Session()
 	tx.Do("BEGIN")
 	tx.Do(s.Statement("redrive"), queue, nil, "", math.MinInt64, nil, "", "", 0, false, false, nil, nil)
@@ -205,7 +205,7 @@ func TestLooksFindRedrivenJobs(t *testing.T) {
 	scout.look.known.at = scout.look.known.at.Add(slack)
 	tx.Do("COMMIT")
 	require.ElementsMatch(t, []string{"a", "b"}, s.found(scout, conn))
-	require.Zero(t, turns.floors.get(group("a")).id)
+	require.Zero(t, turns.floors.of(group("a")).floor.id)
 }
 
 // What Resume has freed is found by the next walk, which is made at once.

@@ -155,7 +155,7 @@ func TestFullShareHasRoomForPriorities(t *testing.T) {
 	turns.SetShares(queue, Shares{Of: tenants})
 	offer := func(cs []Candidate) int { return turns.Offer(turns.admit(cs, nil)) }
 	offer(groupsOf("a", 10))
-	require.Equal(t, 4, turns.line.len())
+	require.Equal(t, 4, turns.line.n)
 	require.Equal(t, 1, offer(urgent(1, groupsOf("a", 11)[10:])))
 	require.Equal(t, "a/00010", turns.TryNext().GroupID)
 }

@@ -138,7 +138,7 @@ func floored(s *stage) *Turns {
 		seen := lease.Seen{Dialed: math.MaxInt64}
 		turns.Done(turns.TryNext(), Outcome{Finished: id, More: true, Seen: seen})
 	}
-	require.Equal(s, int64(2), turns.floors.get(group("a")).id)
+	require.Equal(s, int64(2), turns.floors.of(group("a")).floor.id)
 	s.Enqueue(1, "a")
 	return turns
 }

@@ -242,7 +242,7 @@ func (d *dispatch) check(t *rapid.T) {
 				look(r.shares)
 			}
 		}
-		require.Equal(t, inRows, l.len())
+		require.Equal(t, inRows, l.n)
 	}
 	look(&turns.line)
 	for i, turn := range turns.parked.heap {
@@ -256,7 +256,7 @@ func (d *dispatch) check(t *rapid.T) {
 		place(turn, withLane)
 	}
 	require.Len(t, turns.known, len(places))
-	if turns.line.len() > 0 {
+	if turns.line.n > 0 {
 		require.Empty(t, turns.waiting)
 	}
 	for key := range d.owed {

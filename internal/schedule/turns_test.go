@@ -102,7 +102,7 @@ func TestQueuesGoRound(t *testing.T) {
 	turns.Offer(orphan)
 	require.Equal(t, []string{"a", "e", "b"}, order)
 	require.Equal(t, []string{"orphan", "f", "c", "g", "d"}, drained(turns))
-	require.Zero(t, turns.line.len())
+	require.Zero(t, turns.line.n)
 }
 
 // A queue whose groups fill the line leaves room for what is announced of another.

@@ -43,7 +43,7 @@ func (t *Turns) View() View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := View{
-		Ready: t.line.len(), Idle: len(t.waiting) > 0 && t.line.len() == 0, Worked: t.worked,
+		Ready: t.line.n, Idle: len(t.waiting) > 0 && t.line.n == 0, Worked: t.worked,
 		Watched: len(t.watched.turns), Hinted: t.watched.hinted,
 		Crowded: t.parked.crowded(), Unproven: t.floors.unproven,
 	}
