@@ -58,9 +58,6 @@ func (h hints) of(queue string) *hint {
 	return q
 }
 
-// addQueue tells of all groups of a queue.
-func (h hints) addQueue(queue string) { h.of(queue).all = true }
-
 // cancel tells that what runs in a group, or for "" in the queue, was canceled by a pause that began at this time, in
 // microseconds. A worker obeys if that pause is still there. 0: the group was taken from its session.
 func (h hints) cancel(queue, group string, at int64) {
@@ -111,14 +108,10 @@ func (h hints) addBatch(b batch) {
 
 func (h hints) addAll(more hints) {
 	for queue, q := range more {
-		if q.all {
-			h.addQueue(queue)
-		}
+		mine := h.of(queue)
+		mine.all, mine.urgent = mine.all || q.all, mine.urgent || q.urgent
 		for group, id := range q.groups {
 			h.add(queue, group, id, q.back)
-		}
-		if q.urgent {
-			h.of(queue).urgent = true
 		}
 	}
 	h.addCancels(more)

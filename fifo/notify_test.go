@@ -48,7 +48,7 @@ func TestNoticeOfAQueue(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		h, more := make(hints), make(hints)
 		h.add("q", "g", 5, false)
-		more.addQueue("q")
+		more.of("q").all = true
 		if first {
 			h, more = more, h
 		}

@@ -221,7 +221,7 @@ func (s Scope) hint(h hints) {
 	if s.level == ofGroup {
 		h.add(s.queue, s.group, 0, false)
 	} else {
-		h.addQueue(s.queue)
+		h.of(s.queue).all = true
 	}
 }
 
