@@ -137,12 +137,11 @@ func (b *book) put(turn *Turn) {
 	}
 	b.known[turn.Key] = turn
 	if len(b.waiting) > 0 && b.lanes.may(b.line.row(turn.Queue)) {
-		if !b.allow(turn) {
-			return
+		if b.allow(turn) {
+			b.begin(turn)
+			b.line.pay(turn)
+			b.hand(turn)
 		}
-		b.begin(turn)
-		b.line.pay(turn)
-		b.hand(turn)
 		return
 	}
 	turn.state = inLine

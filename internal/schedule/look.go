@@ -235,7 +235,6 @@ func (l *look) unknownFrom(
 		m, known := l.writers[w]
 		switch {
 		case first: // nobody knows since when
-			m = progress{}
 		case !known && prepared: // one of those that have ended may have become this
 			m = from
 		case !known:
