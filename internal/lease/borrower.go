@@ -39,12 +39,7 @@ type Borrower struct {
 // Step does what Lane.Step does: it settles what is held, and claims what is next.
 func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold *Hold, settled bool, err error) {
 	switch {
-	case b.hold == nil && len(calls) > 0 && b.Closed():
-		return nil, false, ErrLost
-	case b.hold == nil && len(calls) > 0:
-		return nil, false, ErrNotHeld
-	}
-	if b.hold != nil {
+	case b.hold != nil:
 		err := b.settle(ctx, calls)
 		if errors.Is(err, ErrGivenBack) { // nothing of it was committed but that
 			_ = b.release(keptHeads(b.hold), 0)
@@ -52,6 +47,10 @@ func (b *Borrower) Step(ctx context.Context, calls []Call, next *Request) (hold 
 		if err != nil {
 			return nil, false, err
 		}
+	case len(calls) > 0 && b.Closed():
+		return nil, false, ErrLost
+	case len(calls) > 0:
+		return nil, false, ErrNotHeld
 	}
 	if next != nil {
 		hold, err = b.claim(next)
