@@ -260,11 +260,9 @@ func (t *Turns) Swap(was *Turn, more bool) (turn *Turn, stay bool) {
 	r := t.line.row(queue)
 	t.lanes.end(queue)
 	stay = t.lanes.may(r) && !r.probe.open
-	if more && stay && t.lanes.usedLess(was) {
-		t.lanes.begin(queue)
-		return nil, stay
+	if !more || !stay || !t.lanes.usedLess(was) {
+		turn = t.take()
 	}
-	turn = t.take()
 	if turn == nil {
 		t.lanes.begin(queue)
 		return nil, stay
