@@ -140,19 +140,17 @@ func (r *rowReader) fail(format string, args ...any) {
 	}
 }
 
-func (r *rowReader) int64() int64 {
-	if v := r.column(8, false); v != nil {
-		return int64(binary.BigEndian.Uint64(v))
+// fixed returns the next column, which must not be NULL. After an error it is made of zeros.
+func (r *rowReader) fixed(width int) []byte {
+	if v := r.column(width, false); v != nil {
+		return v
 	}
-	return 0
+	return make([]byte, width)
 }
 
-func (r *rowReader) uint32() uint32 {
-	if v := r.column(4, false); v != nil {
-		return binary.BigEndian.Uint32(v)
-	}
-	return 0
-}
+func (r *rowReader) int64() int64 { return int64(binary.BigEndian.Uint64(r.fixed(8))) }
+
+func (r *rowReader) uint32() uint32 { return binary.BigEndian.Uint32(r.fixed(4)) }
 
 // optional returns a column of 32 bits, a number or a transaction's id; ok is false for NULL.
 func (r *rowReader) optional() (n uint32, ok bool) {
@@ -164,17 +162,11 @@ func (r *rowReader) optional() (n uint32, ok bool) {
 }
 
 func (r *rowReader) place() Place {
-	v := r.column(6, false)
-	if v == nil {
-		return Place{}
-	}
+	v := r.fixed(6)
 	return Place{binary.BigEndian.Uint32(v), binary.BigEndian.Uint16(v[4:])}
 }
 
-func (r *rowReader) bool() bool {
-	v := r.column(1, false)
-	return v != nil && v[0] != 0
-}
+func (r *rowReader) bool() bool { return r.fixed(1)[0] != 0 }
 
 // end returns the first error. There must be no more columns.
 func (r *rowReader) end() error {
