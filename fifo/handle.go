@@ -338,7 +338,6 @@ var (
 // failed jobs of the batch are there to be counted. In a relaxed queue the commit waits only if a job has failed: that
 // must not be lost.
 func (a *attempt) succeed(done []task) {
-	used := a.holder.Used()
 	heads, behind := split(done)
 	if len(a.charged) > 0 && len(a.results) > 1 {
 		charged, others := split(a.charged)
@@ -349,7 +348,7 @@ func (a *attempt) succeed(done []task) {
 	}
 	if len(heads) == 1 {
 		statement := succeedStmt
-		if used {
+		if a.holder.Used() {
 			statement = succeedUsedStmt
 		}
 		args := append(keyArgs(heads[0].job), heads[0].held.Place.Append(nil))

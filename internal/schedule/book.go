@@ -307,8 +307,7 @@ func (b *book) done(turn *Turn, o Outcome) {
 		b.suspects.leave(turn)
 	}
 	r := b.rooms.part(turn.Queue, turn.share)
-	again := turn.again
-	hinted := turn.hinted
+	again, hinted := turn.again, turn.hinted
 	turn.again, turn.hinted, turn.given = false, false, b.floors.looks
 	if turn.groupSlot && b.leaveTeam(turn, &o, &again) {
 		return

@@ -60,7 +60,7 @@ var effects = []Mutant{
 		test("fifo", "TestSettingsOfTheHandler"), in("internal/lease/restore.go", "\"client_encoding\", ", "")),
 	plant("done-job-named-by-its-place",
 		"a job whose handler had the transaction is deleted by its ctid: a handler that moved the row runs again",
-		test(".", "TestMisuse"), in(handleFile, "		if used {\n", "		if used && len(done) == 0 {\n")),
+		test(".", "TestMisuse"), in(handleFile, "if a.holder.Used() {\n", "if a.holder.Used() && len(done) == 0 {\n")),
 	plant("session-left-spoiled", "a session in which a handler ran SET or DISCARD goes on to the next job",
 		test("internal/lease", "TestSpoiledLane"),
 		in(laneFile, "l != nil && l.stream.spoiled.Load()", "l != nil && l.stream == nil")),
