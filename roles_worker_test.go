@@ -107,11 +107,11 @@ func workerRole(t *testing.T, s *staff) {
 	require.Error(t, err)
 }
 
-// Who may not do what a worker does is told so at once, with the role and what it lacks.
 // What no call of the library would make, and what then fails for everybody who reads it, the tables refuse.
 func TestWhatNobodyCouldRead(t *testing.T) {
 	s := newStaff(t, "")
 	worker, producer := s.as(s.roles.Worker), s.as(s.roles.Producer)
+	const large = "to_jsonb(array_fill(1e131071::numeric, ARRAY[200]))" // of 200 bytes on the disk
 	const letter = "INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES "
 	for _, x := range []struct {
 		pool *pgxpool.Pool
@@ -125,10 +125,11 @@ func TestWhatNobodyCouldRead(t *testing.T) {
 		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, max_running) " +
 			"VALUES ('x', 1, false, 1001)"},
 		{worker, letter + "('q', '', 1, '', 1, now())"},
-		{worker, letter + "('q', 'g', 0, '', 1, now())"},
 		{worker, letter + "('q', 'g', 1, convert_to(repeat('x', 1048577), 'UTF8'), 1, now())"},
-		{producer, "INSERT INTO pgfifo.jobs (queue, group_id, payload, headers) " +
-			"VALUES ('q', 'g', '', to_jsonb(array_fill(1e131071::numeric, ARRAY[200])))"},
+		{producer, "INSERT INTO pgfifo.jobs (queue, group_id, payload, headers) VALUES ('q', 'g', '', " + large + ")"},
+		{worker, "INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', " + large + ")"},
+		{worker, "INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at, failures) " +
+			"VALUES ('q', 'g', 1, '', 1, now(), " + large + ")"},
 	} {
 		_, err := x.pool.Exec(t.Context(), x.sql)
 		refused := (*pgconn.PgError)(nil)
@@ -137,6 +138,7 @@ func TestWhatNobodyCouldRead(t *testing.T) {
 	}
 }
 
+// Who may not do what a worker does is told so at once, with the role and what it lacks.
 func TestWorkerLacksRights(t *testing.T) {
 	eachSchema(t, func(t *testing.T, s *staff) {
 		s.exec("REVOKE UPDATE (failures) ON pgfifo.jobs FROM " + ident(s.roles.Worker))

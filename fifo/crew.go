@@ -290,7 +290,8 @@ func (c *crew) runStranded(ctx context.Context) {
 
 // every calls f after each interval, until ctx is done.
 func every(ctx context.Context, interval time.Duration, f func()) {
-	for tick := time.Tick(interval); ; {
+	tick := time.Tick(interval)
+	for {
 		select {
 		case <-ctx.Done():
 			return

@@ -63,9 +63,10 @@ const (
 	selectJobSQL = selectBothSQL + `
 		CASE WHEN run_at > '0001-01-02 UTC' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
 	selectLetterSQL = selectBothSQL + `
-		NULL::timestamptz, nullif(least(died_at, timestamptz '9999-12-31 UTC'), '-infinity')`
+		NULL::timestamptz, CASE WHEN died_at > '0001-01-02 UTC' THEN least(died_at, timestamptz '9999-12-31 UTC') END`
 	selectBothSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
-		nullif(least(enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity'), failures, coalesce(priority, 0),`
+		CASE WHEN enqueued_at > '0001-01-02 UTC' THEN least(enqueued_at, timestamptz '9999-12-31 UTC') END,
+		failures, coalesce(priority, 0),`
 )
 
 // scanJob reads a row of a statement that begins with one of these.

@@ -82,7 +82,7 @@ func TestOneJobReadsOneRow(t *testing.T) {
 			"some":  {statement("any"), []any{"q", "a", "z"}},
 			"lock":  {lockJobSQL, []any{"q", "g1", 25000}},
 			"retry": {statement("retry_now"), []any{"q", "g1", 25000}},
-			"bury":  {statement("take_out"), []any{"q", "g1", 25001, true, "", 3}},
+			"bury":  {statement("take_out"), []any{"q", "g1", 25001, "", 3}},
 		} {
 			require.Less(t, blocksOf(t, conn, statement.sql, statement.args), 80, what)
 		}

@@ -52,7 +52,7 @@ func (s Scope) takeOut(ctx context.Context, verb string, id int64, reason any) e
 	return s.one(ctx, verb, id, nil, func(g Scope) (xid int64, err error) {
 		err = g.unblocking(ctx, verb, func(g Scope) error {
 			xid, err = g.alter(ctx, verb+" a job of", statement("take_out"),
-				g.queue, g.group, id, reason != nil, reason, maxFailures)
+				g.queue, g.group, id, reason, maxFailures)
 			return err
 		})
 		return xid, err

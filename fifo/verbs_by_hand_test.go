@@ -2,6 +2,7 @@ package fifo_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,30 @@ func TestFailureBehindWhatIsNoList(t *testing.T) {
 		require.Equal(t, id, dead.ID)
 		require.Equal(t, 2, dead.Attempts)
 		require.Len(t, dead.Failures, 1)
+	})
+}
+
+// A row of a group that was written by hand fails no list, no verb, and no claim, whatever it lacks.
+func TestGroupsByHand(t *testing.T) {
+	pgtest.OverEach(t, []string{
+		"job = id, attempt = 1, since = 'infinity'", "job = id, attempt = 1, since = '-infinity'",
+		"job = id, attempt = 1, since = '0044-03-15 BC'", "job = id", "attempt = 1",
+	}, func(t *testing.T, set string) {
+		b := newBed(t)
+		id := b.send("g", nil)[0]
+		b.exec("INSERT INTO pgfifo.queue_groups (queue, group_id) VALUES ('q', 'g')")
+		holder := pgtest.Conn(t, b.url)
+		_, err := holder.Exec(t.Context(), "SELECT pg_advisory_lock(4711)")
+		require.NoError(t, err)
+		b.exec("UPDATE pgfifo.queue_groups g SET session = 4711, token = 1, " + set + " FROM pgfifo.jobs j")
+		why := b.why("g")
+		require.NotEmpty(t, why.Reason())
+		_, err = json.Marshal(why)
+		require.NoError(t, err)
+		require.NoError(t, holder.Close(t.Context()))
+		b.ledger.unordered = true
+		b.work(b.worker(nop))
+		require.Contains(t, b.ledger.order(), id)
 	})
 }
 

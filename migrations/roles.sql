@@ -31,7 +31,7 @@ REVOKE ALL ON TABLE pgfifo.queues, pgfifo.slots, pgfifo.group_slots, pgfifo.dedu
 REVOKE ALL ON SEQUENCE pgfifo.jobs_id_seq, pgfifo.fences_token_seq, pgfifo.walk_requests
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 -- PUBLIC may use any type by default. Without that nobody can make an operator on these, for our statements to find.
-REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.headers, pgfifo.count, pgfifo.priority
+REVOKE ALL ON DOMAIN pgfifo.key, pgfifo.payload, pgfifo.document, pgfifo.count, pgfifo.priority
     FROM PUBLIC, pgfifo_producer, pgfifo_worker, pgfifo_reader, pgfifo_admin;
 REVOKE ALL ON FUNCTION
     pgfifo.enqueue(text, text, bytea, jsonb, interval, timestamptz, integer, boolean, text, boolean, boolean, integer),

@@ -81,7 +81,10 @@ FROM walk
 LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
                    ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
-LEFT JOIN LATERAL (SELECT g.job, g.since, k.pid, k.application_name, k.client_addr
+LEFT JOIN LATERAL (SELECT g.job,
+                          CASE WHEN g.since > '0001-01-02 UTC' THEN least(g.since, timestamptz '9999-12-31 UTC')
+                          END AS since,
+                          k.pid, k.application_name, k.client_addr
                    FROM pgfifo.queue_groups g
                    JOIN keepers k ON k.session = g.session
                    WHERE g.queue = walk.queue AND g.group_id = walk.group_id

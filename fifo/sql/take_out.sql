@@ -1,8 +1,7 @@
 -- Takes a job out of its group, into the dead letters or for good. Run after lock_job.sql.
 --
--- $1 queue, $2 group id, $3 id, $4 whether it becomes a dead letter, $5 why, to be the last of its failures (NULL: they
--- stay as they are), $6 how many failures to keep. xid is the transaction's id. Failures that are no list, written by
--- hand, are none.
+-- $1 queue, $2 group id, $3 id, $4 why it becomes a dead letter, to be the last of its failures (NULL: it becomes
+-- none), $5 how many failures to keep. xid is the transaction's id.
 --
 -- A DELETE wants a stronger lock than lock_job.sql takes: a transaction that has just referred to the job by a foreign
 -- key is in its way. It is not waited for: no row.
@@ -21,11 +20,9 @@ WITH locked AS MATERIALIZED (
     INSERT INTO pgfifo.dead_letters
         (queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority, failures)
     SELECT queue, group_id, id, payload, headers, attempts, max_attempts, enqueued_at, priority,
-           CASE WHEN $5::text IS NULL THEN failures
-                ELSE pgfifo.with_failure(failures, $6::integer, attempts, 'operator', $5::text, '', current_user::text)
-           END
+           pgfifo.with_failure(failures, $5::integer, attempts, 'operator', $4::text, '', current_user::text)
     FROM gone
-    WHERE $4::boolean
+    WHERE $4::text IS NOT NULL
     RETURNING 1
 ), next AS (
     SELECT n.id
@@ -53,7 +50,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT pg_current_xact_id()::text::bigint AS xid
 FROM gone
-WHERE CASE WHEN $4::boolean AND NOT EXISTS (SELECT FROM letter)
+WHERE CASE WHEN $4::text IS NOT NULL AND NOT EXISTS (SELECT FROM letter)
            THEN ('pgfifo: no dead letter was made of job ' || gone.id::text)::boolean
            ELSE (SELECT pg_catalog.count(*) FROM request) >= 0
       END

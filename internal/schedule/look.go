@@ -234,7 +234,7 @@ func (l *look) unknownFrom(
 	for _, w := range writers {
 		m, known := l.writers[w]
 		switch {
-		case first: // nobody knows since when
+		case first: // nobody knows since when: m is zero
 		case !known && prepared: // one of those that have ended may have become this
 			m = from
 		case !known:

@@ -76,8 +76,8 @@ func TestNextOfADelayedHeadThatIsLocked(t *testing.T) {
 		args      []any
 	}
 	pgtest.OverAll(t, map[string]verb{
-		"take_out":        {"take_out", []any{queue, "a", 1, false, nil, 3}},
-		"bury":            {"take_out", []any{queue, "a", 1, true, "", 3}},
+		"take_out":        {"take_out", []any{queue, "a", 1, nil, 3}},
+		"bury":            {"take_out", []any{queue, "a", 1, "", 3}},
 		"purge a group":   {"purge", []any{queue, "a"}},
 		"purge a queue":   {"purge", []any{queue, nil}},
 		"move a group":    {"move", []any{queue, "a", "r", "b", false}},
@@ -90,7 +90,7 @@ func TestNextOfADelayedHeadThatIsLocked(t *testing.T) {
 		turns, scout, conn := s.looking(time.Second)
 		other, operator := s.Session(), s.Session()
 		other.Do("BEGIN")
-		other.Do(s.Statement("take_out"), queue, "a", 2, false, nil, 3)
+		other.Do(s.Statement("take_out"), queue, "a", 2, nil, 3)
 		operator.Do("BEGIN")
 		operator.Do(s.Statement(v.statement), v.args...)
 		require.NotContains(t, s.found(scout, conn), "a")
@@ -121,7 +121,7 @@ func TestTwoDelayedJobsTakenOut(t *testing.T) {
 	operators := []*pgtest.Session{s.Session(), s.Session()}
 	for i, o := range operators {
 		o.Do("BEGIN")
-		o.Do(s.Statement("take_out"), queue, "a", 2-i, false, nil, 3)
+		o.Do(s.Statement("take_out"), queue, "a", 2-i, nil, 3)
 	}
 	for _, o := range operators {
 		require.Empty(t, s.found(scout, conn))
@@ -139,10 +139,10 @@ func TestTakenOutWithoutARequest(t *testing.T) {
 	s.Enqueue(3, "b")
 	s.Exec("UPDATE pgfifo.jobs SET run_at = now() + interval '1 hour' WHERE id IN (1, 4, 5)")
 	_, scout, conn := s.looking(time.Second)
-	s.Exec(s.Statement("take_out"), queue, "a", 1, false, nil, 3)
+	s.Exec(s.Statement("take_out"), queue, "a", 1, nil, 3)
 	require.Equal(t, []string{"a"}, s.found(scout, conn))
-	s.Exec(s.Statement("take_out"), queue, "a", 2, false, nil, 3)
-	s.Exec(s.Statement("take_out"), queue, "b", 4, false, nil, 3)
+	s.Exec(s.Statement("take_out"), queue, "a", 2, nil, 3)
+	s.Exec(s.Statement("take_out"), queue, "b", 4, nil, 3)
 	s.Enqueue(3, "c")
 	s.Exec(s.Statement("purge"), queue, "c")
 	require.Empty(t, s.found(scout, conn))

@@ -108,7 +108,7 @@ func (r *run) plan() (faults []*Kind) {
 	return faults
 }
 
-// round is how many faults are arranged beside each other.
+// round is how many faults are arranged beside each other: all of the short profile.
 const round = 40
 
 // arrange puts first what lasts, with others between, and last what nobody may be in the midst of: those wait for all

@@ -33,7 +33,7 @@ DROP TABLE pgfifo.slots;
 DROP TABLE pgfifo.queues;
 DROP DOMAIN pgfifo.key;
 DROP DOMAIN pgfifo.payload;
-DROP DOMAIN pgfifo.headers;
+DROP DOMAIN pgfifo.document;
 DROP DOMAIN pgfifo.count;
 DROP DOMAIN pgfifo.priority;
 DROP FUNCTION pgfifo.schema_version();

@@ -7,7 +7,8 @@
 -- number of a dead session never comes again, so it stays dead. If the server forgets this in a crash it is done again,
 -- so it does not wait for the disk.
 --
--- An attempt of a job that was buried since, and redriven, is not marked: that job has all its attempts again.
+-- An attempt of a job that was buried since, and redriven, is not marked: that job has all its attempts again. Nor is
+-- one that a row written by hand does not name.
 WITH dead AS MATERIALIZED (
     SELECT k.queue, k.group_id, g.job, g.attempt, g.since
     FROM set_config('synchronous_commit', 'off', true), unnest($1::text[], $2::text[]) AS k (queue, group_id)
@@ -20,7 +21,8 @@ WITH dead AS MATERIALIZED (
     INSERT INTO pgfifo.attempt_marks (queue, group_id, id, attempt)
     SELECT d.queue, d.group_id, d.job, d.attempt
     FROM dead d
-    WHERE NOT EXISTS (SELECT FROM pgfifo.jobs j
+    WHERE d.job IS NOT NULL AND d.attempt IS NOT NULL
+      AND NOT EXISTS (SELECT FROM pgfifo.jobs j
                       WHERE j.queue = d.queue AND j.group_id = d.group_id AND j.id = d.job
                         AND CASE WHEN j.failures -> -1 ->> 'kind' = 'operator'
                                  THEN (j.failures -> -1 ->> 'at')::timestamptz > d.since
