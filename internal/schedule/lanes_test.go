@@ -42,17 +42,18 @@ func TestLanesAreBounded(t *testing.T) {
 }
 
 func TestLanesAreKept(t *testing.T) {
-	t.Parallel()
-	turns := staffed(3, map[string]Lanes{"b": {Min: 1}})
-	turns.Offer(of("a", ready("1", "2", "3")))
-	require.Equal(t, "a", turns.TryNext().Queue)
-	require.Equal(t, "a", turns.TryNext().Queue)
-	require.Nil(t, turns.TryNext(), "the third is b's")
-	turns.Offer(of("b", ready("1", "2")))
-	require.Equal(t, "b", turns.TryNext().Queue)
-	require.Equal(t, "3", swap(turns, "a").GroupID, "b has what is kept for it")
-	require.Equal(t, "2", swap(turns, "b").GroupID)
-	require.Nil(t, swap(turns, "b"))
+	bubble(t, func(t *testing.T) {
+		turns := staffed(3, map[string]Lanes{"b": {Min: 1}})
+		turns.Offer(of("a", ready("1", "2", "3")))
+		require.Equal(t, "a", turns.TryNext().Queue)
+		require.Equal(t, "a", turns.TryNext().Queue)
+		require.Nil(t, turns.TryNext(), "the third is b's")
+		turns.Offer(of("b", ready("1", "2")))
+		require.Equal(t, "b", turns.TryNext().Queue)
+		require.Equal(t, "3", swap(turns, "a").GroupID, "b has what is kept for it")
+		require.Equal(t, "2", swap(turns, "b").GroupID)
+		require.Nil(t, swap(turns, "b"))
+	})
 }
 
 // A lane that waits for a group takes one as soon as it may.

@@ -56,20 +56,22 @@ func TestQueueOfShortJobsBesideLongOnes(t *testing.T) {
 // Turns that wait go together, as many as may; not more than a lane's share, no other queue's, and none that runs
 // alone.
 func TestTurnsGather(t *testing.T) {
-	turns := newTurns(t)
-	turns.SetBatch(queue, Batch{Groups: 3})
-	turns.Offer(ready("a", "b", "c", "d"))
-	turn := turns.TryNext()
-	require.Equal(t, "a", turn.GroupID)
-	require.Len(t, turn.with, 2)
-	turns.Done(turn.with[1], Outcome{})
-	require.Equal(t, []string{"d"}, drained(turns))
-	f := groups.Key{Queue: "other", GroupID: "f"}
-	turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: f, ID: 1}, {Key: group("g"), ID: 1}})
-	require.Equal(t, "g", turns.TryNext().with[0].GroupID)
-	require.Equal(t, []string{"f"}, drained(turns), "of another queue")
-	turns.Done(turn.with[0], Outcome{More: true, NoCompany: true})
-	require.Equal(t, []string{"b"}, drained(turns))
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.SetBatch(queue, Batch{Groups: 3})
+		turns.Offer(ready("a", "b", "c", "d"))
+		turn := turns.TryNext()
+		require.Equal(t, "a", turn.GroupID)
+		require.Len(t, turn.with, 2)
+		turns.Done(turn.with[1], Outcome{})
+		require.Equal(t, []string{"d"}, drained(turns))
+		f := groups.Key{Queue: "other", GroupID: "f"}
+		turns.Offer([]Candidate{{Key: group("e"), ID: 1}, {Key: f, ID: 1}, {Key: group("g"), ID: 1}})
+		require.Equal(t, "g", turns.TryNext().with[0].GroupID)
+		require.Equal(t, []string{"f"}, drained(turns), "of another queue")
+		turns.Done(turn.with[0], Outcome{More: true, NoCompany: true})
+		require.Equal(t, []string{"b"}, drained(turns))
+	})
 }
 
 // One that is to run alone keeps its place among the Turns: whoever finds it anew would take it along with others

@@ -131,21 +131,23 @@ func TestOrphansGoFirst(t *testing.T) {
 
 // Shares have their parts by time, whatever the priorities; these count inside of each.
 func TestPriorityInsideAShare(t *testing.T) {
-	turns := newTurns(t)
-	turns.SetShares(queue, Shares{Of: tenants})
-	turns.Offer(groupsOf("low", 4))
-	turns.Offer(urgent(1, groupsOf("high", 3)))
-	last := urgent(2, groupsOf("high", 4)[3:])
-	turns.Offer(last)
-	var order []string
-	for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
-		order = append(order, turn.GroupID)
-	}
-	high := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return id[:3] == "low" })
-	require.Equal(t, []string{"high/00003", "high/00000", "high/00001", "high/00002"}, high)
-	for i := 0; i < len(order); i += 2 {
-		require.NotEqual(t, order[i][:3], order[i+1][:3], "%v", order)
-	}
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.SetShares(queue, Shares{Of: tenants})
+		turns.Offer(groupsOf("low", 4))
+		turns.Offer(urgent(1, groupsOf("high", 3)))
+		last := urgent(2, groupsOf("high", 4)[3:])
+		turns.Offer(last)
+		var order []string
+		for turn := turns.TryNext(); turn != nil; turn = turns.TryNext() {
+			order = append(order, turn.GroupID)
+		}
+		high := slices.DeleteFunc(slices.Clone(order), func(id string) bool { return id[:3] == "low" })
+		require.Equal(t, []string{"high/00003", "high/00000", "high/00001", "high/00002"}, high)
+		for i := 0; i < len(order); i += 2 {
+			require.NotEqual(t, order[i][:3], order[i+1][:3], "%v", order)
+		}
+	})
 }
 
 // A full share takes in a group of another priority, as long as there are not many of that.

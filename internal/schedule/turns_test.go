@@ -90,19 +90,22 @@ func of(queue string, cs []Candidate) []Candidate {
 
 // Queues take turns, however many groups each has; so does one whose group appears when the others' have waited long.
 func TestQueuesGoRound(t *testing.T) {
-	turns := newTurns(t, ready("a", "b", "c", "d")...)
-	turns.Offer(of("x", ready("e", "f")))
-	var order []string
-	for range 3 {
-		order = append(order, turns.TryNext().GroupID)
-	}
-	turns.Offer(of("y", ready("g")))
-	orphan := of("z", ready("orphan"))
-	orphan[0].Orphan = true
-	turns.Offer(orphan)
-	require.Equal(t, []string{"a", "e", "b"}, order)
-	require.Equal(t, []string{"orphan", "f", "c", "g", "d"}, drained(turns))
-	require.Zero(t, turns.line.n)
+	bubble(t, func(t *testing.T) {
+		turns := roomyTurns()
+		turns.Offer(ready("a", "b", "c", "d"))
+		turns.Offer(of("x", ready("e", "f")))
+		var order []string
+		for range 3 {
+			order = append(order, turns.TryNext().GroupID)
+		}
+		turns.Offer(of("y", ready("g")))
+		orphan := of("z", ready("orphan"))
+		orphan[0].Orphan = true
+		turns.Offer(orphan)
+		require.Equal(t, []string{"a", "e", "b"}, order)
+		require.Equal(t, []string{"orphan", "f", "c", "g", "d"}, drained(turns))
+		require.Zero(t, turns.line.n)
+	})
 }
 
 // A queue whose groups fill the line leaves room for what is announced of another.
