@@ -26,9 +26,11 @@ func repository(t *testing.T) string {
 	}
 	real, err := Binaries(t.Context())
 	if err != nil {
+		require.ErrorContains(t, err, "initdb and postgres are neither in PATH")
 		t.Skip(err)
 	}
 	if _, err := exec.LookPath("xz"); err != nil { // by which tar packs the archive
+		require.ErrorIs(t, err, exec.ErrNotFound)
 		t.Skip(err)
 	}
 	dir := t.TempDir()
