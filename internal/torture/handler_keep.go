@@ -11,8 +11,9 @@ import (
 const (
 	// keepFor is how long a handler tries to write whose attempt is settled.
 	keepFor = 100 * time.Millisecond
-	// tooLong is how long a statement takes that nobody is to wait for.
-	tooLong = "10 s"
+	// tooLong is how long a statement takes that nobody is to wait for. Where its process is frozen, the session ends
+	// serverSilence after it: still before anybody looks, twice freeze after the beginning.
+	tooLong = "6 s"
 )
 
 // keep keeps something of the job's transaction, returns an error, and writes by it from another goroutine then, when
