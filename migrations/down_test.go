@@ -48,14 +48,14 @@ func TestDownSeesLateJobs(t *testing.T) {
 			ctx, db := t.Context(), newDatabase(t)
 			pool, next := db.pool(t), newer(t, Latest)
 			next.lockTimeout = -1
-			require.NoError(t, next.to(ctx, pool, Latest+1))
+			require.NoError(t, next.reach(ctx, pool, Latest+1))
 			tx := begin(t, db.pool(t), add)
 
 			done := beside(func() error {
 				if err := next.refuse(ctx, pool); err != nil {
 					return err
 				}
-				return next.to(ctx, pool, 0)
+				return next.reach(ctx, pool, 0)
 			})
 			awaitTableLock(t, tx, done)
 			require.NoError(t, tx.Commit(ctx))

@@ -207,3 +207,9 @@ func requireVersion(t *testing.T, pool *pgxpool.Pool, cfg *Config, want int) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
+
+// reach takes the steps to target.
+func (m *migrator) reach(ctx context.Context, pool *pgxpool.Pool, target int) error {
+	_, err := m.to(ctx, pool, target)
+	return err
+}

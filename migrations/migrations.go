@@ -111,10 +111,11 @@ func To(ctx context.Context, pool *pgxpool.Pool, version int, cfg *Config) error
 	if err != nil {
 		return err
 	}
-	if err := m.to(ctx, pool, version); err != nil || version < Latest {
+	s, err := m.to(ctx, pool, version)
+	if err != nil || version < Latest {
 		return err
 	}
-	return Check(ctx, pool, m.name.String())
+	return s.intact(m.name)
 }
 
 // Version returns the version that the schema is at, whichever tool migrated it; 0 if none did.

@@ -98,7 +98,7 @@ func TestNoVersion(t *testing.T) {
 
 func TestTooNew(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
-	require.NoError(t, newer(t, Latest+1).to(ctx, pool, Latest+1))
+	require.NoError(t, newer(t, Latest+1).reach(ctx, pool, Latest+1))
 
 	require.ErrorIs(t, Check(ctx, pool, ""), ErrTooNew)
 	require.ErrorIs(t, Up(ctx, pool, nil), ErrTooNew)

@@ -64,20 +64,20 @@ func parse(name string) (schema.Name, error) {
 	return n, nil
 }
 
-// to takes the steps from the version found to target, if any.
-func (m *migrator) to(ctx context.Context, pool *pgxpool.Pool, target int) error {
+// to takes the steps from the version found to target, if any, and returns what is there then.
+func (m *migrator) to(ctx context.Context, pool *pgxpool.Pool, target int) (s state, err error) {
 	if target < 0 || target > len(m.steps) {
-		return fmt.Errorf("%w: %d, this release has 0 to %d", ErrNoVersion, target, len(m.steps))
+		return s, fmt.Errorf("%w: %d, this release has 0 to %d", ErrNoVersion, target, len(m.steps))
 	}
 	// Read without the lock, so that a process with nothing to do waits for nobody, and needs no right to write.
-	s, err := readState(ctx, pool, m.name)
+	s, err = readState(ctx, pool, m.name)
 	for err == nil && s.version != target {
 		if s.version > len(m.steps) {
-			return m.newer(s, target)
+			return s, m.newer(s, target)
 		}
 		s, err = m.tryStep(ctx, pool, target)
 	}
-	return err
+	return s, err
 }
 
 // newer returns the error of a target where a newer release has taken steps that this one does not have. If target is

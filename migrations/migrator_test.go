@@ -39,7 +39,7 @@ func TestSteps(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
 	m := fake(t, nil, "SELECT", "SELECT", "SELECT")
 	for _, target := range []int{2, 3, 3, 1, 2, 0, 3, 0} {
-		require.NoError(t, m.to(ctx, pool, target))
+		require.NoError(t, m.reach(ctx, pool, target))
 		requireVersion(t, pool, nil, target)
 	}
 	require.Nil(t, objects(t, pool, "pgfifo"))
@@ -57,10 +57,10 @@ func TestConcurrentUp(t *testing.T) {
 		"CREATE TABLE pgfifo.steps (version integer)",
 		"INSERT INTO pgfifo.steps SELECT 2", "INSERT INTO pgfifo.steps SELECT 3")
 
-	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error { return m.to(ctx, pool, 3) })
+	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error { return m.reach(ctx, pool, 3) })
 	require.Equal(t, []int{2, 3}, query[[]int](t, pools[0], `SELECT array_agg(version) FROM "Some-Schema".steps`))
 	exec(t, pools[0], `DROP TABLE "Some-Schema".steps`)
-	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error { return m.to(ctx, pool, 0) })
+	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error { return m.reach(ctx, pool, 0) })
 	require.Nil(t, objects(t, pools[0], "Some-Schema"))
 
 	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error { return Up(ctx, pool, nil) })
@@ -90,16 +90,16 @@ func TestFailingStep(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
 	first := "CREATE TABLE pgfifo.a ()"
 	broken := fake(t, nil, first, "CREATE TABLE pgfifo.b (); SELECT 1/0")
-	requireCode(t, broken.to(ctx, pool, 2), "22012", "migrations: 0002_fake.up.sql: ")
+	requireCode(t, broken.reach(ctx, pool, 2), "22012", "migrations: 0002_fake.up.sql: ")
 	requireVersion(t, pool, nil, 1)
 	require.Equal(t, []string{"function schema_version", "relation a", "schema pgfifo"}, objects(t, pool, "pgfifo"))
 
 	repaired := fake(t, nil, first, "CREATE TABLE pgfifo.b ()")
-	require.NoError(t, repaired.to(ctx, pool, 2))
+	require.NoError(t, repaired.reach(ctx, pool, 2))
 	requireVersion(t, pool, nil, 2)
 
 	broken = fake(t, &Config{Schema: "first"}, "SELECT 1/0")
-	requireCode(t, broken.to(ctx, pool, 1), "22012", "migrations: 0001_fake.up.sql: ")
+	requireCode(t, broken.reach(ctx, pool, 1), "22012", "migrations: 0001_fake.up.sql: ")
 	require.Nil(t, objects(t, pool, "first"), "the schema neither")
 }
 
@@ -108,10 +108,10 @@ func TestStepWithoutRecord(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
 	m := fake(t, nil, "SELECT", "SELECT")
 	m.steps[1].up.sql = "CREATE TABLE pgfifo.b ()"
-	require.EqualError(t, m.to(ctx, pool, 2), "migrations: 0002_fake.up.sql: it records version 1 instead of 2")
+	require.EqualError(t, m.reach(ctx, pool, 2), "migrations: 0002_fake.up.sql: it records version 1 instead of 2")
 	require.Equal(t, []string{"function schema_version", "schema pgfifo"}, objects(t, pool, "pgfifo"))
 	m.steps[0].down.sql = "SELECT"
-	require.EqualError(t, m.to(ctx, pool, 0), "migrations: 0001_fake.down.sql: it records version 1 instead of 0")
+	require.EqualError(t, m.reach(ctx, pool, 0), "migrations: 0001_fake.down.sql: it records version 1 instead of 0")
 	requireVersion(t, pool, nil, 1)
 }
 
@@ -126,12 +126,12 @@ func TestLockTimeout(t *testing.T) {
 		"ALTER TABLE pgfifo.jobs ADD x integer")
 	bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	err := m.to(bounded, pool, 2)
+	err := m.reach(bounded, pool, 2)
 	require.ErrorIs(t, err, ErrLocked)
 	requireCode(t, err, "55P03", "migrations: tables in use: after 3 tries: migrations: 0002_fake.up.sql: ")
 	requireVersion(t, pool, nil, 1)
 	require.NoError(t, worker.Commit(ctx))
-	require.NoError(t, m.to(ctx, pool, 2))
+	require.NoError(t, m.reach(ctx, pool, 2))
 	require.Equal(t, "0", query[string](t, pool, "SHOW lock_timeout"), "the connection is as it was")
 }
 
@@ -148,7 +148,7 @@ func TestEnqueuesPassAStepThatWaits(t *testing.T) {
 
 	cfg := &Config{LockTimeout: 50 * time.Millisecond, LockTries: 1000}
 	m := fake(t, cfg, "SELECT", "ALTER TABLE pgfifo.jobs ADD x integer")
-	done := beside(func() error { return m.to(ctx, pool, 2) })
+	done := beside(func() error { return m.reach(ctx, pool, 2) })
 	for range 3 { // each time behind the step, which gives way
 		awaitTableLock(t, tx, done)
 		bounded, cancel := context.WithTimeout(ctx, 20*time.Second)
@@ -181,7 +181,7 @@ func TestTriesAreCancelled(t *testing.T) {
 	cancelled, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m.lockTries = 1 << 30
-	done := beside(func() error { return m.to(cancelled, pool, 2) })
+	done := beside(func() error { return m.reach(cancelled, pool, 2) })
 	awaitTableLock(t, worker, done)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)

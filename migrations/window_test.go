@@ -53,7 +53,7 @@ func TestNewerSchemaInTheWindow(t *testing.T) {
 	roles, _ := newRoles(t)
 	ctx, pool := t.Context(), newPool(t)
 	next := newer(t, Latest)
-	require.NoError(t, next.to(ctx, pool, Latest+1))
+	require.NoError(t, next.reach(ctx, pool, Latest+1))
 	exec(t, pool, `CREATE ROLE "`+roles.Worker+`"`)
 	exec(t, pool, `GRANT INSERT (next) ON pgfifo.jobs TO "`+roles.Worker+`"`)
 
@@ -68,7 +68,7 @@ func TestNewerSchemaInTheWindow(t *testing.T) {
 	requireVersion(t, pool, nil, Latest+1)
 	require.Equal(t, Latest, query[int](t, pool, "SELECT pgfifo.serves_from()"))
 
-	require.NoError(t, next.to(ctx, pool, Latest))
+	require.NoError(t, next.reach(ctx, pool, Latest))
 	require.NoError(t, Down(ctx, pool, nil))
 	require.Nil(t, objects(t, pool, "pgfifo"))
 }
@@ -83,7 +83,7 @@ func TestUpOfTwoReleases(t *testing.T) {
 	}
 	together(t, pools, func(ctx context.Context, pool *pgxpool.Pool) error {
 		if slices.Index(pools, pool)%2 == 0 {
-			return next.to(ctx, pool, Latest+1)
+			return next.reach(ctx, pool, Latest+1)
 		}
 		return Up(ctx, pool, nil)
 	})
@@ -94,7 +94,7 @@ func TestUpOfTwoReleases(t *testing.T) {
 func TestStepThatServesNobody(t *testing.T) {
 	ctx, pool := t.Context(), newPool(t)
 	require.NoError(t, Up(ctx, pool, nil))
-	require.EqualError(t, newer(t, Latest+2).to(ctx, pool, Latest+1), fmt.Sprintf(
+	require.EqualError(t, newer(t, Latest+2).reach(ctx, pool, Latest+1), fmt.Sprintf(
 		"migrations: %04d_next.up.sql: version %d serves releases from %d on", Latest+1, Latest+1, Latest+2))
 	requireVersion(t, pool, nil, Latest)
 }
@@ -124,7 +124,7 @@ func TestStepsSayWhomTheyServe(t *testing.T) {
 	require.NoError(t, err)
 	up := make(map[int]state)
 	for version := range Latest + 1 {
-		require.NoError(t, m.to(ctx, pool, version))
+		require.NoError(t, m.reach(ctx, pool, version))
 		s, err := readState(ctx, pool, m.name)
 		require.NoError(t, err)
 		if version > 1 {
@@ -133,7 +133,7 @@ func TestStepsSayWhomTheyServe(t *testing.T) {
 		up[version] = s
 	}
 	for _, version := range slices.Backward(slices.Sorted(maps.Keys(up))) {
-		require.NoError(t, m.to(ctx, pool, version))
+		require.NoError(t, m.reach(ctx, pool, version))
 		s, err := readState(ctx, pool, m.name)
 		require.NoError(t, err)
 		require.Equal(t, up[version], s, "down is the way back")
