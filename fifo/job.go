@@ -56,18 +56,19 @@ type Job struct {
 	hooked *atomic.Pointer[context.Context]
 }
 
-// What is read of a job, and of a dead letter. A job that is parked until 'infinity' is listed with a time that Go has,
-// and one of before our era, or with '-infinity', as not delayed. A time of an enqueue or a death that was written by
-// hand is listed in the same way.
-const (
-	selectJobSQL = selectBothSQL + `
-		CASE WHEN run_at > '0001-01-02 UTC' THEN least(run_at, timestamptz '9999-12-31 UTC') END, NULL::timestamptz`
-	selectLetterSQL = selectBothSQL + `
-		NULL::timestamptz, CASE WHEN died_at > '0001-01-02 UTC' THEN least(died_at, timestamptz '9999-12-31 UTC') END`
-	selectBothSQL = `SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0),
-		CASE WHEN enqueued_at > '0001-01-02 UTC' THEN least(enqueued_at, timestamptz '9999-12-31 UTC') END,
-		failures, coalesce(priority, 0),`
+// What is read of a job, and of a dead letter.
+var (
+	selectJobSQL    = selectBothSQL + listed("run_at") + ", NULL::timestamptz"
+	selectLetterSQL = selectBothSQL + "NULL::timestamptz, " + listed("died_at")
+	selectBothSQL   = "SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), " +
+		listed("enqueued_at") + ", failures, coalesce(priority, 0), "
 )
+
+// listed returns the expression for a column's time, which may be written by hand, as Go has it and JSON: 'infinity',
+// as of a job that is parked, is the end of the year 9999; what is before our era, or '-infinity', is NULL.
+func listed(column string) string {
+	return "CASE WHEN " + column + " > '0001-01-02 UTC' THEN least(" + column + ", timestamptz '9999-12-31 UTC') END"
+}
 
 // scanJob reads a row of a statement that begins with one of these.
 func scanJob(r row) (j Job, err error) {

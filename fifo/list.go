@@ -62,7 +62,7 @@ func (s Scope) from(after position, limit int) (position, int) {
 	return after, limit
 }
 
-const (
+var (
 	jobsSQL        = selectJobSQL + " FROM pgfifo.jobs WHERE "
 	deadLettersSQL = selectLetterSQL + " FROM pgfifo.dead_letters WHERE "
 )

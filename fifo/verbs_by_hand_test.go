@@ -107,7 +107,7 @@ func TestVerbsOnAGroupByHand(t *testing.T) {
 func TestVerbsOnInfiniteTimes(t *testing.T) {
 	b := newBed(t)
 	q := b.q
-	year := map[string]int{"infinity": 9999, "-infinity": 1} // 1: the zero time
+	year := map[string]int{"infinity": 9999, "-infinity": 1, "0044-03-15 BC": 1} // 1: the zero time
 	for at := range year {
 		for name, verb := range oneJob {
 			b.plant("q", 2, "g")
@@ -144,7 +144,7 @@ func TestVerbsOnInfiniteTimes(t *testing.T) {
 func TestInfiniteDeathsAndPauses(t *testing.T) {
 	b := newBed(t)
 	q := b.q
-	for at, year := range map[string]int{"infinity": 9999, "-infinity": 1} {
+	for at, year := range map[string]int{"infinity": 9999, "-infinity": 1, "0044-03-15 BC": 1} {
 		ids := b.send("g", "1", "2", "3")
 		require.NoError(t, q.Bury(t.Context(), ids[0], ""))
 		require.NoError(t, q.Bury(t.Context(), ids[1], ""))

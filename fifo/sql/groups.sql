@@ -52,7 +52,8 @@ WITH RECURSIVE walk AS (
     HAVING count(*) >= q.max_running
 )
 SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
-       nullif(least(walk.enqueued_at, timestamptz '9999-12-31 UTC'), '-infinity') AS oldest_at,
+       CASE WHEN walk.enqueued_at > '0001-01-02 UTC' THEN least(walk.enqueued_at, timestamptz '9999-12-31 UTC')
+       END AS oldest_at,
        CASE WHEN walk.run_at > statement_timestamp()
             THEN least(walk.run_at, timestamptz '9999-12-31 UTC')
        END AS due_at,
@@ -63,9 +64,11 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
        hold.held, coalesce(hold.pid, 0) AS pid, coalesce(hold.application_name, '') AS application_name,
        coalesce(host(hold.client_addr), '') AS client_addr, hold.since AS held_since,
        CASE WHEN hold.held THEN hold.since
-            WHEN p.queue IS NOT NULL THEN nullif(least(p.paused_at, timestamptz '9999-12-31 UTC'), '-infinity')
+            WHEN p.queue IS NOT NULL
+            THEN CASE WHEN p.paused_at > '0001-01-02 UTC' THEN least(p.paused_at, timestamptz '9999-12-31 UTC') END
             WHEN walk.run_at > statement_timestamp() THEN NULL
-            ELSE nullif(greatest(walk.run_at, least(walk.enqueued_at, timestamptz '9999-12-31 UTC')), '-infinity')
+            WHEN greatest(walk.run_at, walk.enqueued_at) > '0001-01-02 UTC'
+            THEN least(greatest(walk.run_at, walk.enqueued_at), timestamptz '9999-12-31 UTC')
        END AS since,
        coalesce(p.job, 0) AS pause_job,
        walk.failures -> -1 AS last_failure,
