@@ -100,6 +100,7 @@ type rowReader struct {
 	values [][]byte
 	next   int
 	err    error
+	null   bool   // columns of a width may be NULL, and are zeros then
 	kept   []byte // copies of an answer's payloads
 }
 
@@ -140,13 +141,15 @@ func (r *rowReader) fail(format string, args ...any) {
 	}
 }
 
-// fixed returns the next column, which must not be NULL. After an error it is made of zeros.
+// fixed returns the next column, which must not be NULL unless r.null. Then, and after an error, it is made of zeros.
 func (r *rowReader) fixed(width int) []byte {
-	if v := r.column(width, false); v != nil {
+	if v := r.column(width, r.null); v != nil {
 		return v
 	}
-	return make([]byte, width)
+	return zeros[:width]
 }
+
+var zeros [8]byte
 
 func (r *rowReader) int64() int64 { return int64(binary.BigEndian.Uint64(r.fixed(8))) }
 
@@ -189,10 +192,13 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
 	h.Place = r.place()
-	h.jobXID, h.groupXID = r.uint32(), groupXID
+	jobXID, head := r.optional()
+	h.jobXID, h.groupXID = jobXID, groupXID
+	r.null = !head // of a job behind the head of a batch: what is true of the claim is in the head's row
 	h.Suspect, h.marked = r.bool(), r.bool()
 	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
 	h.Paused = r.bool()
+	r.null = false
 	if v := r.column(-1, true); len(v) > 0 {
 		h.Headers = r.copied(v[1:]) // behind the version of jsonb's binary format
 	}
