@@ -132,7 +132,8 @@ func (a *attempt) run(stop, ctx context.Context, hold *lease.Hold) {
 	a.ran = true
 	a.begun++
 	goOn(claim) // unless its handler runs, and says something else
-	tasks := []task{a.task(&hold.Held)}
+	tasks := append(make([]task, 0, 1+len(hold.Rest)), a.task(&hold.Held))
+	a.results = slices.Grow(a.results, cap(tasks))
 	for i := range hold.Rest {
 		tasks = append(tasks, a.task(&hold.Rest[i]))
 	}
