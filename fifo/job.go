@@ -64,8 +64,8 @@ var (
 		listed("enqueued_at") + ", failures, coalesce(priority, 0), "
 )
 
-// listed returns the expression for a column's time, which may be written by hand, as Go has it and JSON: 'infinity',
-// as of a job that is parked, is the end of the year 9999; what is before our era, or '-infinity', is NULL.
+// listed returns the expression for a time that may have been written by hand, in the range of Go and of JSON:
+// 'infinity', as of a job that is parked, is the end of the year 9999; what is before our era, or '-infinity', is NULL.
 func listed(column string) string {
 	return "CASE WHEN " + column + " > '0001-01-02 UTC' THEN least(" + column + ", timestamptz '9999-12-31 UTC') END"
 }

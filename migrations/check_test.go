@@ -95,6 +95,8 @@ func TestNotIntact(t *testing.T) {
 	refused(`DROP SCHEMA pgfifo CASCADE; ALTER SCHEMA "Jobs" RENAME TO pgfifo`, "", fmt.Sprintf(renamed, "pgfifo"))
 	exec(t, pool, "ALTER SCHEMA pgfifo RENAME TO other")
 	require.ErrorIs(t, Up(ctx, pool, &Config{Schema: "other"}), ErrNotIntact)
+	exec(t, pool, `ALTER TABLE "Jobs".fences DROP CONSTRAINT fences_pkey`) // as a restore that has not ended
+	require.ErrorIs(t, Up(ctx, pool, &Config{Schema: "Jobs"}), ErrNotIntact)
 }
 
 // A function of the user's that has the name of one of the library's is none of them.

@@ -14,7 +14,7 @@ var (
 	// it at all.
 	ErrTooNew = errors.New("migrations: schema too new")
 
-	// ErrNotIntact is returned by Check, Grant and Up if the schema is at a version that serves this release, but a
+	// ErrNotIntact is returned by Check, Grant, Up and To if the schema is at a version that serves this release, but a
 	// restore has not ended: a table lacks its primary key or its trigger. Or the schema was renamed, by ALTER SCHEMA
 	// ... RENAME or in the text of a dump, and its functions do not follow.
 	ErrNotIntact = errors.New("migrations: schema not intact")

@@ -98,8 +98,8 @@ func Down(ctx context.Context, pool *pgxpool.Pool, cfg *Config) error {
 }
 
 // To migrates up or down to a version; Latest is Up, and 0, the version before the first step, is Down. It returns
-// ErrNoVersion if there is no such version, ErrNotIntact as Up does, and ErrTooNew if it is to go down from one that
-// this release doesn't know.
+// ErrNoVersion if there is no such version, and ErrTooNew if it is to go down from one that this release doesn't know.
+// With Latest it returns ErrNotIntact, too: see Up.
 //
 // If a step fails, the error names its file and wraps the *pgconn.PgError. Steps up that were taken before it stay, and
 // steps down do not. It wraps ErrLocked if the tables were in use for too long: see Config.LockTimeout.

@@ -1,7 +1,7 @@
 -- Takes a job out of its group, into the dead letters or for good. Run after lock_job.sql.
 --
--- $1 queue, $2 group id, $3 id, $4 why it becomes a dead letter, to be the last of its failures (NULL: it becomes
--- none), $5 how many failures to keep. xid is the transaction's id.
+-- $1 queue, $2 group id, $3 id, $4 why it becomes a dead letter, to be the last of its failures (NULL: it is
+-- deleted), $5 how many failures to keep. xid is the transaction's id.
 --
 -- A DELETE wants a stronger lock than lock_job.sql takes: a transaction that has just referred to the job by a foreign
 -- key is in its way. It is not waited for: no row.

@@ -11,8 +11,8 @@ import (
 const (
 	// keepFor is how long a handler tries to write whose attempt is settled.
 	keepFor = 100 * time.Millisecond
-	// tooLong is how long a statement takes that nobody is to wait for. Where its process is frozen, the session ends
-	// serverSilence after it: still before anybody looks, twice freeze after the beginning.
+	// tooLong is how long a statement takes that nobody is to wait for. If its process is frozen, its session ends
+	// serverSilence after the statement: 10 s after the beginning, and nobody looks before 13 s, twice freeze.
 	tooLong = "6 s"
 )
 
