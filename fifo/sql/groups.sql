@@ -64,8 +64,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
        hold.held, coalesce(hold.pid, 0) AS pid, coalesce(hold.application_name, '') AS application_name,
        coalesce(host(hold.client_addr), '') AS client_addr, hold.since AS held_since,
        CASE WHEN hold.held THEN hold.since
-            WHEN p.queue IS NOT NULL
-            THEN CASE WHEN p.paused_at > '0001-01-02 UTC' THEN least(p.paused_at, timestamptz '9999-12-31 UTC') END
+            WHEN p.queue IS NOT NULL THEN p.since
             WHEN walk.run_at > statement_timestamp() THEN NULL
             WHEN greatest(walk.run_at, walk.enqueued_at) > '0001-01-02 UTC'
             THEN least(greatest(walk.run_at, walk.enqueued_at), timestamptz '9999-12-31 UTC')
@@ -81,7 +80,10 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
                                         WHERE s.queue = walk.queue AND s.group_id = walk.group_id)
            FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS group_full
 FROM walk
-LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.paused_at, p.job FROM pgfifo.pauses p
+LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.job,
+                          CASE WHEN p.paused_at > '0001-01-02 UTC' THEN least(p.paused_at, timestamptz '9999-12-31 UTC')
+                          END AS since
+                   FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
                    ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
 LEFT JOIN LATERAL (SELECT g.job,
