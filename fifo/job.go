@@ -70,6 +70,19 @@ func listed(column string) string {
 	return "CASE WHEN " + column + " > '0001-01-02 UTC' THEN least(" + column + ", timestamptz '9999-12-31 UTC') END"
 }
 
+var last = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// inRange is the same rule for a time of a claim.
+func inRange(at time.Time) time.Time {
+	switch {
+	case at.Year() < 1:
+		return time.Time{}
+	case at.After(last):
+		return last
+	}
+	return at
+}
+
 // scanJob reads a row of a statement that begins with one of these.
 func scanJob(r row) (j Job, err error) {
 	var enqueuedAt, runAt, diedAt *time.Time
@@ -88,7 +101,8 @@ func scanJob(r row) (j Job, err error) {
 func newJob(h *lease.Held, maxAttempts int) *Job {
 	return &Job{
 		Queue: h.Queue, GroupID: h.GroupID, ID: h.ID, Payload: h.Payload, Headers: decodeHeaders(h.Headers),
-		RunAt: h.RunAt, Attempts: h.Attempts, MaxAttempts: maxAttempts, Priority: h.Priority, EnqueuedAt: h.EnqueuedAt,
+		RunAt: inRange(h.RunAt), Attempts: h.Attempts, MaxAttempts: maxAttempts, Priority: h.Priority,
+		EnqueuedAt: inRange(h.EnqueuedAt),
 	}
 }
 

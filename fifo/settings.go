@@ -123,19 +123,20 @@ type storedSettings struct {
 	Settings
 	found              bool
 	hadLimit, hadLease bool // it has or had a GroupLimit above 1, or a lease other than the default
+	leaseName          string
 }
 
 func (s Scope) settings(ctx context.Context, verb string) (stored storedSettings, err error) {
 	if s.level != ofQueue {
 		return stored, fmt.Errorf("%w: settings are a queue's", ErrInvalidID)
 	}
+	stored.leaseName = transaction.name
 	err = s.read(ctx, verb, statement("settings"), func(r row) error {
 		stored.found = true
 		var window, retention int64
-		var lease string
 		err := r.Scan(&window, &stored.DedupByGroup, &retention, &stored.Limit, &stored.GroupLimit,
-			&lease, &stored.hadLimit, &stored.hadLease)
-		stored.SessionLease = kindOf(lease) == session
+			&stored.leaseName, &stored.hadLimit, &stored.hadLease)
+		stored.SessionLease = kindOf(stored.leaseName) == session
 		stored.DedupWindow = time.Duration(window) * time.Microsecond
 		stored.DeadLetterRetention = time.Duration(retention) * time.Microsecond
 		return err
@@ -210,6 +211,9 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 		switch {
 		case err != nil:
 			return err
+		case stored.leaseName != kindOf(stored.leaseName).name:
+			return s.failed(verb, fmt.Errorf("%w: it has a lease that this release does not know, %q",
+				ErrConflict, stored.leaseName))
 		case stored.Settings != from:
 			return s.failed(verb, conflict(stored.Settings, from))
 		case stored.hadLease && to.GroupLimit > 1, stored.hadLimit && to.lease() != transaction:

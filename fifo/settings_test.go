@@ -118,6 +118,16 @@ func TestReconfigureExclusive(t *testing.T) {
 	})
 }
 
+// A lease of a newer release is not replaced, and is named.
+func TestReconfigureUnknownLease(t *testing.T) {
+	b := newBed(t)
+	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
+	b.exec("UPDATE pgfifo.queues SET lease = 'newer'")
+	err := b.q.Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{DedupByGroup: true})
+	require.ErrorIs(t, err, fifo.ErrConflict)
+	require.ErrorContains(t, err, `does not know, "newer"`)
+}
+
 // A meanwhile does something before the first statement that contains text, or before the first few.
 type meanwhile struct {
 	text string

@@ -34,12 +34,14 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 	b.ledger.sent = nil
 }
 
-// A failure is recorded behind whatever is there.
-func TestFailureBehindWhatIsNoList(t *testing.T) {
-	pgtest.OverEach(t, []string{"5", `{"5": 5}`, "null", `"five"`}, func(t *testing.T, text string) {
+// A failure is recorded whatever is there that the library has not written.
+func TestFailureBehindWhatIsByHand(t *testing.T) {
+	pgtest.OverAll(t, map[string]string{
+		"number": "'5'", "object": `'{"5": 5}'`, "null": "'null'", "string": `'"five"'`,
+	}, func(t *testing.T, failures string) {
 		b := newBed(t)
 		id := b.send("g", nil)[0]
-		b.exec("UPDATE pgfifo.jobs SET attempts = 1, failures = '" + text + "'")
+		b.exec("UPDATE pgfifo.jobs SET attempts = 1, failures = " + failures)
 		b.work(b.worker(func(context.Context, *fifo.Job) error { return fifo.DeadLetter(errOnPurpose) }))
 		dead := only(t, b.deadLetters())
 		require.Equal(t, id, dead.ID)
@@ -137,6 +139,26 @@ func TestVerbsOnInfiniteTimes(t *testing.T) {
 			b.deadLetters() // can be read
 			b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
 		}
+	}
+}
+
+// A handler can write such a job as JSON.
+func TestHandlerOfInfiniteTimes(t *testing.T) {
+	b := newBed(t)
+	for at, year := range map[string]int{"infinity": 9999, "-infinity": 1, "0044-03-15 BC": 1} {
+		b.send("g", nil)
+		b.exec("UPDATE pgfifo.jobs SET run_at = nullif('" + at + "', 'infinity')::timestamptz, " +
+			"enqueued_at = '" + at + "'")
+		var seen fifo.Job
+		var err error
+		b.work(b.worker(func(_ context.Context, job *fifo.Job) error {
+			seen = *job
+			_, err = json.Marshal(job)
+			return nil
+		}))
+		require.NoError(t, err)
+		require.Equal(t, year, seen.EnqueuedAt.Year())
+		require.Zero(t, seen.RunAt)
 	}
 }
 
