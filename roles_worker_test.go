@@ -111,7 +111,7 @@ func workerRole(t *testing.T, s *staff) {
 func TestWhatNobodyCouldRead(t *testing.T) {
 	s := newStaff(t, "")
 	worker, producer := s.as(s.roles.Worker), s.as(s.roles.Producer)
-	const large = "to_jsonb(array_fill(1e131071::numeric, ARRAY[200]))" // of 200 bytes on the disk
+	const large = "to_jsonb(array_fill(1e131071::numeric, ARRAY[200]))" // 26 MB of text, of 100 bytes on the disk
 	const letter = "INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES "
 	for _, x := range []struct {
 		pool *pgxpool.Pool
@@ -124,7 +124,12 @@ func TestWhatNobodyCouldRead(t *testing.T) {
 			"VALUES ('x', 1, false, 101)"},
 		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, max_running) " +
 			"VALUES ('x', 1, false, 1001)"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, lease) VALUES ('x', 1, false, '')"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit, lease) " +
+			"VALUES ('x', 1, false, 5, 'session')"},
 		{worker, letter + "('q', '', 1, '', 1, now())"},
+		{worker, letter + "('q', 'g', 0, '', 1, now())"},
+		{worker, letter + "('q', 'g', -1, '', 1, now())"},
 		{worker, letter + "('q', 'g', 1, convert_to(repeat('x', 1048577), 'UTF8'), 1, now())"},
 		{producer, "INSERT INTO pgfifo.jobs (queue, group_id, payload, headers) VALUES ('q', 'g', '', " + large + ")"},
 		{worker, "INSERT INTO pgfifo.jobs (queue, group_id, payload, failures) VALUES ('q', 'g', '', " + large + ")"},

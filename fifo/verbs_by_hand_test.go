@@ -38,6 +38,7 @@ func TestVerbsOnUnreadableJobs(t *testing.T) {
 func TestFailureBehindWhatIsByHand(t *testing.T) {
 	pgtest.OverAll(t, map[string]string{
 		"number": "'5'", "object": `'{"5": 5}'`, "null": "'null'", "string": `'"five"'`,
+		"no room": "to_jsonb(ARRAY[repeat('x', 16777000)])",
 	}, func(t *testing.T, failures string) {
 		b := newBed(t)
 		id := b.send("g", nil)[0]
@@ -103,6 +104,21 @@ func TestVerbsOnAGroupByHand(t *testing.T) {
 		require.ErrorIs(t, verb(t.Context(), b.q.Group(job.GroupID), job.ID), fifo.ErrInvalidID, name)
 		b.exec("DELETE FROM pgfifo.jobs; DELETE FROM pgfifo.dead_letters")
 	}
+}
+
+// A job by hand with an id that no claim takes keeps nobody waiting, and can be deleted.
+func TestIDByHand(t *testing.T) {
+	b := newBed(t)
+	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 0, ''), ('q', 'g', -1, '')")
+	b.send("g", nil)
+	r := b.run(b.worker(func(context.Context, *fifo.Job) error { return nil }))
+	b.ends("g", 1)
+	require.NoError(t, r.stop())
+	for _, job := range b.jobs() {
+		require.ErrorContains(t, b.q.Bury(t.Context(), job.ID, ""), "dead_letters_id_check")
+		require.NoError(t, b.q.Delete(t.Context(), job.ID))
+	}
+	require.Zero(t, b.count("jobs"))
 }
 
 // A time of an enqueue that Go does not have keeps nobody from his job, nor from those behind it.

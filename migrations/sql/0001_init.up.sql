@@ -18,7 +18,8 @@ CREATE TABLE pgfifo.queues (
     group_limit    pgfifo.count NOT NULL DEFAULT 0 -- jobs of a group at once; 0: one, by the lock of queue_groups
         CHECK (group_limit <= 100),
     lease          text -- its name, see fifo/leases.go; NULL: the default, and never another; 'transaction': it again
-        CHECK (octet_length(lease) < 64)
+        CHECK (octet_length(lease) BETWEEN 1 AND 63),
+    CHECK (group_limit = 0 OR lease IS NULL) -- nor did it have the other: see fifo/sql/reconfigure.sql
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
@@ -163,7 +164,7 @@ CREATE TABLE pgfifo.attempt_marks (
 CREATE TABLE pgfifo.dead_letters (
     queue        pgfifo.key NOT NULL,
     group_id     pgfifo.key NOT NULL,
-    id           bigint      NOT NULL,
+    id           bigint      NOT NULL CHECK (id > 0), -- no claim takes a job with another
     payload      pgfifo.payload NOT NULL,
     headers      pgfifo.document,
     attempts     pgfifo.count NOT NULL,
@@ -176,8 +177,8 @@ CREATE TABLE pgfifo.dead_letters (
 );
 CREATE INDEX dead_letters_died_at ON pgfifo.dead_letters (queue, died_at); -- for those that are kept for a time
 
--- Returns a job's failures with one more at the end. If there were keep of them, the first one goes. What is no list,
--- written by hand, counts as none.
+-- Returns a job's failures with one more at the end. If there were keep of them, the first one goes. What was written
+-- by hand and is no list, or is longer than the library's, which have 6.3 MB at most, counts as none.
 --
 -- PostgreSQL puts such a function's expression into the plan of the statement that calls it, so it costs nothing. That
 -- wants STABLE, one expression without a sub-select, and neither SET nor SECURITY DEFINER.
@@ -187,6 +188,7 @@ CREATE FUNCTION pgfifo.with_failure(
     worker text
 ) RETURNS jsonb LANGUAGE sql STABLE AS $failure$
     SELECT CASE WHEN pg_catalog.jsonb_typeof(failures) <> 'array' THEN '[]'
+                WHEN pg_catalog.octet_length(failures::text) > 8388608 THEN '[]'
                 WHEN pg_catalog.jsonb_array_length(failures) >= keep THEN failures - 0
                 ELSE coalesce(failures, '[]') END
         || pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
