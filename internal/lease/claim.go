@@ -97,13 +97,15 @@ func (c *claims) readXIDs(r *rowReader, of groups.Key) bool {
 func (c *claim) readJob(r *rowReader) {
 	c.rows = append(c.rows, Held{Key: c.next.Key, N: c.next.N})
 	h := &c.rows[len(c.rows)-1]
-	if len(c.of.locked) == 0 { // a session has the group
+	switch {
+	case len(c.rows) > 1: // see claim_batch.sql
+		h.scanJob(r)
+		r.nulls(5)
+	case len(c.of.locked) == 0: // a session has the group
 		h.scan(r, 0)
-		return
-	}
-	own := &c.of.locked[0]
-	h.scan(r, own.groupXID)
-	if len(c.rows) == 1 {
+	default:
+		own := &c.of.locked[0]
+		h.scan(r, own.groupXID)
 		c.of.tell(own, h)
 	}
 }

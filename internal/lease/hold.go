@@ -100,7 +100,6 @@ type rowReader struct {
 	values [][]byte
 	next   int
 	err    error
-	null   bool   // columns of a width may be NULL, and are zeros then
 	kept   []byte // copies of an answer's payloads
 }
 
@@ -141,15 +140,22 @@ func (r *rowReader) fail(format string, args ...any) {
 	}
 }
 
-// fixed returns the next column, which must not be NULL unless r.null. Then, and after an error, it is made of zeros.
+// fixed returns the next column, which must not be NULL. After an error it is made of zeros.
 func (r *rowReader) fixed(width int) []byte {
-	if v := r.column(width, r.null); v != nil {
+	if v := r.column(width, false); v != nil {
 		return v
 	}
-	return zeros[:width]
+	return make([]byte, width)
 }
 
-var zeros [8]byte
+// nulls reads the next columns, which must be NULL.
+func (r *rowReader) nulls(n int) {
+	for range n {
+		if r.column(-1, true) != nil {
+			r.fail("column %d is not NULL", r.next)
+		}
+	}
+}
 
 func (r *rowReader) int64() int64 { return int64(binary.BigEndian.Uint64(r.fixed(8))) }
 
@@ -182,8 +188,17 @@ func (r *rowReader) end() error {
 // maxDue is what a Duration has room for, in microseconds: run_at may be 'infinity'.
 const maxDue = int64(math.MaxInt64 / time.Microsecond)
 
-// scan reads what all claims tell of a job. groupXID is the transaction that locked its group before.
+// scan reads what all claims tell of a head. groupXID is the transaction that locked its group before.
 func (h *Held) scan(r *rowReader, groupXID uint32) {
+	h.scanJob(r)
+	h.jobXID, h.groupXID = r.uint32(), groupXID
+	h.Suspect = r.bool()
+	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
+	h.Paused = r.bool()
+}
+
+// scanJob reads what is told of a job behind a head, too.
+func (h *Held) scanJob(r *rowReader) {
 	h.ID = r.int64()
 	h.Payload = r.copied(r.column(-1, true))
 	h.Attempts = int(int32(r.uint32()))
@@ -191,14 +206,7 @@ func (h *Held) scan(r *rowReader, groupXID uint32) {
 	h.MaxAttempts = int(int32(most))
 	h.EnqueuedAt = timeFromPG(r.int64())
 	h.scanDue(r)
-	h.Place = r.place()
-	jobXID, head := r.optional()
-	h.jobXID, h.groupXID = jobXID, groupXID
-	r.null = !head // of a job behind the head of a batch: what is true of the claim is in the head's row
-	h.Suspect, h.marked = r.bool(), r.bool()
-	h.Seen.XID, h.Seen.Oldest, h.Seen.Dialed = r.int64(), r.int64(), dials.Load()
-	h.Paused = r.bool()
-	r.null = false
+	h.Place, h.marked = r.place(), r.bool()
 	if v := r.column(-1, true); len(v) > 0 {
 		h.Headers = r.copied(v[1:]) // behind the version of jsonb's binary format
 	}

@@ -3,8 +3,10 @@ package lease
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -40,6 +42,42 @@ func TestHoldTellsTheJob(t *testing.T) {
 	require.Equal(t, payload, h.Payload, "it does not change under the handler's hands")
 	h = s.claim(l, "é \"'")
 	require.False(t, h.More)
+}
+
+// A row without what is to be there fails its claim, a head's as well as one of a job behind it.
+func TestUnexpectedRows(t *testing.T) {
+	four, eight := make([]byte, 4), make([]byte, 8)
+	job := [][]byte{eight, {}, four, nil, eight, nil, eight, make([]byte, 6), {0}, nil, nil}
+	head := slices.Concat(job, [][]byte{four, {0}, eight, eight, {0}})
+	behind := slices.Concat(job, make([][]byte, 5))
+	unmarked := slices.Replace(slices.Clone(behind), 8, 9, []byte(nil))
+	type row struct {
+		rows [][][]byte
+		err  string
+	}
+	pgtest.OverAll(t, map[string]row{
+		"none":                     {[][][]byte{head, behind, behind}, ""},
+		"a head without its claim": {[][][]byte{behind, behind}, "column 12 "},
+		"a second head":            {[][][]byte{head, head}, "column 12 "},
+		"a job without a mark":     {[][][]byte{head, unmarked}, "column 9 "},
+		"a head that is cut short": {[][][]byte{head[:15]}, "15 columns"},
+		"a row that is cut short":  {[][][]byte{head, behind[:15]}, "15 columns"},
+		"a row with a column more": {[][][]byte{head, append(slices.Clone(behind), nil)}, "17 columns"},
+	}, func(t *testing.T, x row) {
+		c := claim{of: &claims{}, next: &Request{}}
+		var err error
+		for _, values := range x.rows {
+			r := rowReader{values: values}
+			c.readJob(&r)
+			err = errors.Join(err, r.end())
+		}
+		if x.err == "" {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, errClaimRow)
+		require.ErrorContains(t, err, x.err)
+	})
 }
 
 func TestTimeFromPG(t *testing.T) {

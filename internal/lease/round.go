@@ -163,6 +163,8 @@ func (r *round) sendClaims(p *pipeline) {
 	p.send(stmtKeepLock, keys, nth(len(list), func(_ *rowReader, n int) { r.locked = append(r.locked, list[n].Key) }))
 	number, most := appendInt(r.number), appendInt(maxBatchBytes)
 	heads := r.held(list, func(row *rowReader, a *ask, h Held) {
+		h.scan(row, 0)
+		h.Seen.Dialed = r.dialed
 		h.More = row.bool()
 		h.token, h.session = row.int64(), r.number
 		a.heads = append(a.heads, h)
@@ -177,6 +179,7 @@ func (r *round) sendClaims(p *pipeline) {
 		})
 		each := appendInt(int64(maxBatchBytes / batches))
 		behind := r.held(list, func(row *rowReader, a *ask, h Held) {
+			h.scanJob(row)
 			h.version = row.uint32()
 			a.behind = append(a.behind, h)
 		})
@@ -200,13 +203,10 @@ func (r *round) cover(ctx context.Context) error {
 	return p.exchange()
 }
 
-// held reads the jobs in an answer.
+// held reads an answer about the list, each row with its element.
 func (r *round) held(list []wanted, f func(row *rowReader, a *ask, h Held)) func(*rowReader) {
 	return nth(len(list), func(row *rowReader, n int) {
-		h := Held{Key: list[n].Key, N: list[n].N}
-		h.scan(row, 0)
-		h.Seen.Dialed = r.dialed
-		f(row, list[n].ask, h)
+		f(row, list[n].ask, Held{Key: list[n].Key, N: list[n].N})
 	})
 }
 

@@ -22,15 +22,15 @@
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,
        j.ctid,
-       j.xmax AS job_xid,
-       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1) AS marked,
+       j.headers,
+       j.priority,
+       j.xmax AS job_xid,
+       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
-       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused,
-       j.headers,
-       j.priority
+       EXISTS (SELECT FROM pgfifo.pauses p WHERE p.group_id IN ('', $2) AND p.queue = $1) AS paused
 FROM pgfifo.jobs j
 WHERE j.ctid = (SELECT h.ctid
                 FROM pgfifo.jobs h

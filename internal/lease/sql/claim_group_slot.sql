@@ -22,19 +22,19 @@
 SELECT j.id, j.payload, j.attempts, j.max_attempts, j.enqueued_at, j.run_at,
        statement_timestamp() AS now,
        j.ctid,
-       '0'::xid AS job_xid,
-       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = $1 AND m.group_id = $2 AND m.id = j.id AND m.attempt = j.attempts + 1
                  AND CASE WHEN m.xid >= pg_snapshot_xmax(pg_current_snapshot()) THEN true
                           ELSE pg_xact_status(m.xid) IS DISTINCT FROM 'committed'
                      END) AS marked,
+       j.headers,
+       j.priority,
+       '0'::xid AS job_xid,
+       coalesce(j.attempts > 0 AND j.failures -> -1 ->> 'kind' = 'lost', false) AS suspect,
        pg_current_xact_id() AS own_xid,
        pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid,
        EXISTS (SELECT FROM pgfifo.pauses p
                WHERE p.group_id IN ('', $2) AND p.queue = $1 AND NOT p.limited) AS paused,
-       j.headers,
-       j.priority,
        EXISTS (SELECT FROM pgfifo.jobs w WHERE w.queue = $1 AND w.group_id = $2 AND w.id > j.id) AS more
 FROM pgfifo.jobs j
 WHERE j.ctid = (SELECT h.ctid

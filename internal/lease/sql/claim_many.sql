@@ -16,10 +16,9 @@
 -- claim is made again without it: nobody else could work what is enqueued there meanwhile.
 SELECT c.n, c.id,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.payload END AS payload,
-       c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.job_xid, c.suspect, c.marked, c.own_xid,
-       c.oldest_xid, c.paused,
+       c.attempts, c.max_attempts, c.enqueued_at, c.run_at, c.now, c.ctid, c.marked,
        CASE WHEN c.bytes <= $4::bigint OR c.bytes = c.size THEN c.headers END AS headers,
-       c.priority, c.more
+       c.priority, c.job_xid, c.suspect, c.own_xid, c.oldest_xid, c.paused, c.more
 FROM (
     SELECT k.n::integer, claim.*, sum(claim.size) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
     FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS k (group_id, floor, n)

@@ -9,12 +9,11 @@
 -- version is the transaction that has written the row (keep_same.sql).
 SELECT k.n::integer, w.id,
        CASE WHEN w.m < k.jobs AND w.bytes <= $4::bigint THEN w.payload END AS payload,
-       w.attempts, w.max_attempts, w.enqueued_at, w.run_at, statement_timestamp() AS now, w.place, '0'::xid AS job_xid,
-       false AS suspect,
+       w.attempts, w.max_attempts, w.enqueued_at, w.run_at,
+       CASE WHEN w.run_at IS NOT NULL THEN statement_timestamp() END AS now, w.place,
        EXISTS (SELECT FROM pgfifo.attempt_marks m
                WHERE m.queue = k.queue AND m.group_id = k.group_id AND m.id = w.id AND m.attempt = w.attempts + 1)
            AS marked,
-       pg_current_xact_id() AS own_xid, pg_snapshot_xmin(pg_current_snapshot()) AS oldest_xid, false AS paused,
        CASE WHEN w.m < k.jobs AND w.bytes <= $4::bigint THEN w.headers END AS headers,
        w.priority,
        w.version

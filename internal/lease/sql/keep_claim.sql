@@ -73,9 +73,8 @@ WITH head AS MATERIALIZED (
 )
 SELECT h.n::integer, h.id,
        CASE WHEN h.sent THEN h.payload END AS payload,
-       h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, '0'::xid AS job_xid, h.suspect, h.marked,
-       h.own_xid, h.oldest_xid, h.paused,
+       h.attempts, h.max_attempts, h.enqueued_at, h.run_at, h.now, h.place, h.marked,
        CASE WHEN h.sent THEN h.headers END AS headers,
-       h.priority, h.more,
+       h.priority, '0'::xid AS job_xid, h.suspect, h.own_xid, h.oldest_xid, h.paused, h.more,
        coalesce((SELECT held.token FROM held WHERE held.n = h.n), 0) AS token
 FROM head h
