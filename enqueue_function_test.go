@@ -119,6 +119,10 @@ func TestEnqueueFunctionRefuses(t *testing.T) {
 		{"'q', 'g', NULL", null, "payload is null"},
 		{"'q', 'g', repeat('x', 1048577)", large, "payload and headers have 1048577 bytes, at most 1048576"},
 		{`'q', 'g', repeat('x', 1048574), '{"a": {"base64": "AAA="}}'`, large, "have 1048577 bytes"},
+		{
+			"'q', 'g', 'x', jsonb_build_object('a', jsonb_build_object('base64', repeat(E'\\n', 5000000)))", large,
+			"headers have over 8388608 bytes as text",
+		},
 		{"'q', 'g', 'x', '[]'", value, "headers have to be a JSON object"},
 		{"'q', 'g', 'x', 'null'", value, "headers have to be a JSON object"},
 		{`'q', 'g', 'x', '{"a": 1}'`, value, `header "a" has to be a string`},

@@ -124,7 +124,7 @@ func TestWhatNobodyCouldRead(t *testing.T) {
 			"VALUES ('x', 1, false, 101)"},
 		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, max_running) " +
 			"VALUES ('x', 1, false, 1001)"},
-		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, lease) VALUES ('x', 1, false, '')"},
+		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, lease) VALUES ('x', 1, false, 'x')"},
 		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit, lease) " +
 			"VALUES ('x', 1, false, 5, 'session')"},
 		{worker, letter + "('q', '', 1, '', 1, now())"},

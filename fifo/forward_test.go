@@ -186,6 +186,22 @@ func (b *bed) givenUp(queue string, outcome fifo.Outcome, moves bool, name strin
 	}
 }
 
+// Headers by hand that leave no room for those that say where the job was do not keep it from moving.
+func TestDeadLetterQueueOfHeadersByHand(t *testing.T) {
+	pgtest.OverAll(t, map[string]string{
+		"no object": "'[]'", "no room": "jsonb_build_object('a', repeat('x', 16777200))",
+	}, func(t *testing.T, headers string) {
+		b := newBed(t)
+		id := b.hopeless("g", fifo.Message{Payload: "x"})[0]
+		b.exec("UPDATE pgfifo.jobs SET headers = " + headers)
+		w := b.bare(nil)
+		w.HandleQueue("q", fifo.Queue{Handler: failing(1, errOnPurpose), DeadLetterQueue: "morgue", MaxAttempts: 1})
+		b.run(w)
+		await(t, "the move", func() bool { return b.count("jobs WHERE queue = 'morgue'") == 1 })
+		require.Equal(t, origin(nil, id, 1, errOnPurpose.Error()), only(t, b.jobs()).Headers)
+	})
+}
+
 // A job that cannot be moved stays, with its attempts, until it can.
 func TestDeadLetterQueueThatRefuses(t *testing.T) { overLeases(t, testDeadLetterQueueThatRefuses) }
 

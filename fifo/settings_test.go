@@ -122,7 +122,7 @@ func TestReconfigureExclusive(t *testing.T) {
 func TestReconfigureUnknownLease(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
-	b.exec("UPDATE pgfifo.queues SET lease = 'newer'")
+	b.exec("ALTER TABLE pgfifo.queues DROP CONSTRAINT queues_lease_check; UPDATE pgfifo.queues SET lease = 'newer'")
 	err := b.q.Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{DedupByGroup: true})
 	require.ErrorIs(t, err, fifo.ErrConflict)
 	require.ErrorContains(t, err, `does not know, "newer"`)

@@ -1,7 +1,8 @@
 -- Domains rather than CHECKs of the columns: an INSERT prepares a CHECK anew each time, and has a domain's ready.
 CREATE DOMAIN pgfifo.key AS text COLLATE "C" CHECK (octet_length(VALUE) BETWEEN 1 AND 128);
 CREATE DOMAIN pgfifo.payload AS bytea CHECK (octet_length(VALUE) <= 1048576);
--- A jsonb of 90 kB can be one that no read returns. Headers have 1 MiB at most, which base64 and escapes make longer.
+-- A jsonb of 90 kB can be one that no read returns. Headers have 1 MiB at most, which base64 and escapes make longer,
+-- to 8 MiB at most. What is written by hand may have 16 MiB.
 CREATE DOMAIN pgfifo.document AS jsonb CHECK (octet_length(VALUE::text) <= 16777216);
 CREATE DOMAIN pgfifo.count AS integer CHECK (VALUE >= 0);
 CREATE DOMAIN pgfifo.priority AS smallint CHECK (VALUE BETWEEN 1 AND 9);
@@ -18,8 +19,8 @@ CREATE TABLE pgfifo.queues (
     group_limit    pgfifo.count NOT NULL DEFAULT 0 -- jobs of a group at once; 0: one, by the lock of queue_groups
         CHECK (group_limit <= 100),
     lease          text -- its name, see fifo/leases.go; NULL: the default, and never another; 'transaction': it again
-        CHECK (octet_length(lease) BETWEEN 1 AND 63),
-    CHECK (group_limit = 0 OR lease IS NULL) -- nor did it have the other: see fifo/sql/reconfigure.sql
+        CHECK (lease IN ('transaction', 'session')),
+    CHECK (group_limit = 0 OR lease IS NULL) -- a queue has, or had, one of the two: see fifo/sql/reconfigure.sql
 );
 
 -- The rows whose locks are the turns of a queue that has a limit: each claim has one, numbered from 1 up to the limit,
@@ -486,8 +487,8 @@ BEGIN
         WHEN size > 1048576 THEN
             RAISE program_limit_exceeded
                 USING MESSAGE = format('payload and headers have %s bytes, at most 1048576', size);
-        WHEN octet_length(headers::text) > 16777216 THEN
-            RAISE program_limit_exceeded USING MESSAGE = 'headers have over 16777216 bytes as text';
+        WHEN octet_length(headers::text) > 8388608 THEN -- of base64 that has more line breaks than letters
+            RAISE program_limit_exceeded USING MESSAGE = 'headers have over 8388608 bytes as text';
         WHEN jsonb_typeof(headers) <> 'object' THEN
             RAISE invalid_parameter_value USING MESSAGE = 'headers have to be a JSON object';
         WHEN delay IS NOT NULL AND run_at IS NOT NULL THEN

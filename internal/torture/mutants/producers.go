@@ -115,6 +115,8 @@ var producers = []Mutant{
 	plant("failures-without-room", "a job whose failures leave no room runs for ever, since none can be recorded",
 		test("fifo", "TestFailureBehindWhatIsByHand"),
 		in(schemaFile, "octet_length(failures::text) > 8388608", "false")),
+	plant("headers-without-room", "a job whose headers leave no room cannot move to the queue of dead letters",
+		test("fifo", "TestDeadLetterQueueOfHeadersByHand"), in("fifo/sql/forward.sql", "<= 8388608", "> 0")),
 	plant("letter-without-a-place", "a dead letter can have an id that no claim takes, and Redrive loses it",
 		test(".", "TestWhatNobodyCouldRead"), in(schemaFile, "NOT NULL CHECK (id > 0)", "NOT NULL")),
 	plant("lease-beside-a-group-limit", "a queue can be stored with settings that exclude each other",
