@@ -137,7 +137,7 @@ func (c *Client) Groups(ctx context.Context, page Page, states ...State) ([]Stat
 // Pauses returns the paused queues and groups, also those without jobs, in the order of queue and group id. A queue
 // comes before its groups.
 func (c *Client) Pauses(ctx context.Context) ([]Pause, error) {
-	sql := "SELECT queue, group_id, reason, " + listed("paused_at") + `, coalesce(job, 0), by_hand
+	sql := `SELECT queue, group_id, reason, pgfifo.in_range(paused_at), coalesce(job, 0), by_hand
 		FROM pgfifo.pauses WHERE NOT limited ORDER BY queue, group_id`
 	return readAll(ctx, c.all(), "list pauses of", sql, func(r row) (p Pause, err error) {
 		var pausedAt *time.Time

@@ -58,21 +58,15 @@ type Job struct {
 
 // What is read of a job, and of a dead letter.
 var (
-	selectJobSQL    = selectBothSQL + listed("run_at") + ", NULL::timestamptz"
-	selectLetterSQL = selectBothSQL + "NULL::timestamptz, " + listed("died_at")
+	selectJobSQL    = selectBothSQL + "pgfifo.in_range(run_at), NULL::timestamptz"
+	selectLetterSQL = selectBothSQL + "NULL::timestamptz, pgfifo.in_range(died_at)"
 	selectBothSQL   = "SELECT queue, group_id, id, payload, headers, attempts, coalesce(max_attempts, 0), " +
-		listed("enqueued_at") + ", failures, coalesce(priority, 0), "
+		"pgfifo.in_range(enqueued_at), failures, coalesce(priority, 0), "
 )
-
-// listed returns the expression for a time that may have been written by hand, in the range of Go and of JSON:
-// 'infinity', as of a job that is parked, is the end of the year 9999; what is before our era, or '-infinity', is NULL.
-func listed(column string) string {
-	return "CASE WHEN " + column + " > '0001-01-02 UTC' THEN least(" + column + ", timestamptz '9999-12-31 UTC') END"
-}
 
 var last = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
-// inRange is the same rule for a time of a claim.
+// inRange is pgfifo.in_range for a time of a claim.
 func inRange(at time.Time) time.Time {
 	switch {
 	case at.Year() < 1:

@@ -12,7 +12,7 @@ import (
 
 var tables = []string{
 	"function block_group", "function enqueue", "function enqueue", "function enqueue", "function held_by_sessions",
-	"function lives", "function replace_waiting", "function runs_here", "function schema_version",
+	"function in_range", "function lives", "function replace_waiting", "function runs_here", "function schema_version",
 	"function serves_from", "function take_from_session", "function with_failure",
 	"relation attempt_marks", "relation attempt_marks_pkey",
 	"relation dead_letters", "relation dead_letters_died_at", "relation dead_letters_pkey",

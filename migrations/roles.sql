@@ -93,6 +93,7 @@ GRANT INSERT (queue, group_id, id, payload, headers, attempts, max_attempts, enq
 -- They read and write nothing, so PUBLIC keeps the right to call them, which it has by default.
 GRANT EXECUTE ON FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text), pgfifo.lives(bigint)
     TO pgfifo_worker, pgfifo_admin;
+GRANT EXECUTE ON FUNCTION pgfifo.in_range(timestamptz) TO pgfifo_worker, pgfifo_reader, pgfifo_admin;
 GRANT SELECT ON pgfifo.keepers TO pgfifo_worker, pgfifo_reader, pgfifo_admin; -- to see, and to end, who holds groups
 
 -- Reader: looks, at payloads too. It sees since when a group is held, and from where, only with pg_read_all_stats:

@@ -52,11 +52,8 @@ WITH RECURSIVE walk AS (
     HAVING count(*) >= q.max_running
 )
 SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
-       CASE WHEN walk.enqueued_at > '0001-01-02 UTC' THEN least(walk.enqueued_at, timestamptz '9999-12-31 UTC')
-       END AS oldest_at,
-       CASE WHEN walk.run_at > statement_timestamp()
-            THEN least(walk.run_at, timestamptz '9999-12-31 UTC')
-       END AS due_at,
+       pgfifo.in_range(walk.enqueued_at) AS oldest_at,
+       CASE WHEN walk.run_at > statement_timestamp() THEN pgfifo.in_range(walk.run_at) END AS due_at,
        (SELECT count(*) FROM (SELECT FROM pgfifo.jobs c
                               WHERE c.queue = walk.queue AND c.group_id = walk.group_id LIMIT $7) few) AS queued,
        p.queue IS NOT NULL AS paused,
@@ -66,8 +63,7 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
        CASE WHEN hold.held THEN hold.since
             WHEN p.queue IS NOT NULL THEN p.since
             WHEN walk.run_at > statement_timestamp() THEN NULL
-            WHEN greatest(walk.run_at, walk.enqueued_at) > '0001-01-02 UTC'
-            THEN least(greatest(walk.run_at, walk.enqueued_at), timestamptz '9999-12-31 UTC')
+            ELSE pgfifo.in_range(greatest(walk.run_at, walk.enqueued_at))
        END AS since,
        coalesce(p.job, 0) AS pause_job,
        walk.failures -> -1 AS last_failure,
@@ -80,16 +76,11 @@ SELECT walk.queue, walk.group_id, walk.id AS head_id, walk.attempts,
                                         WHERE s.queue = walk.queue AND s.group_id = walk.group_id)
            FROM pgfifo.queues q WHERE q.queue = walk.queue) IS TRUE AS group_full
 FROM walk
-LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.job,
-                          CASE WHEN p.paused_at > '0001-01-02 UTC' THEN least(p.paused_at, timestamptz '9999-12-31 UTC')
-                          END AS since
+LEFT JOIN LATERAL (SELECT p.queue, p.group_id, p.reason, p.job, pgfifo.in_range(p.paused_at) AS since
                    FROM pgfifo.pauses p
                    WHERE p.queue = walk.queue AND p.group_id IN ('', walk.group_id) AND NOT p.limited
                    ORDER BY p.job IS NULL, p.group_id LIMIT 1) p ON true
-LEFT JOIN LATERAL (SELECT g.job,
-                          CASE WHEN g.since > '0001-01-02 UTC' THEN least(g.since, timestamptz '9999-12-31 UTC')
-                          END AS since,
-                          k.pid, k.application_name, k.client_addr
+LEFT JOIN LATERAL (SELECT g.job, pgfifo.in_range(g.since) AS since, k.pid, k.application_name, k.client_addr
                    FROM pgfifo.queue_groups g
                    JOIN keepers k ON k.session = g.session
                    WHERE g.queue = walk.queue AND g.group_id = walk.group_id

@@ -27,9 +27,7 @@ LEFT JOIN LATERAL (SELECT pg_catalog.array_agg(s.xmax) AS xids
 WHERE job.queue = $1 AND ($2::text IS NULL OR job.group_id = $2)
 UNION ALL
 SELECT d.group_id, true, 0, d.attempts,
-       CASE WHEN d.enqueued_at > '0001-01-02 UTC' THEN least(d.enqueued_at, timestamptz '9999-12-31 UTC') END,
-       CASE WHEN d.died_at > '0001-01-02 UTC' THEN least(d.died_at, timestamptz '9999-12-31 UTC') END,
-       d.failures -> -1, 0, 0, false
+       pgfifo.in_range(d.enqueued_at), pgfifo.in_range(d.died_at), d.failures -> -1, 0, 0, false
 FROM pgfifo.dead_letters d
 WHERE d.queue = $1 AND ($2::text IS NULL OR d.group_id = $2) AND d.id = $3
 LIMIT 1

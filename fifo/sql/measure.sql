@@ -7,10 +7,8 @@ SELECT pg_catalog.count(*) AS jobs,
        (SELECT pg_catalog.count(*)
         FROM pgfifo.dead_letters d
         WHERE d.queue = $1 AND ($2::text IS NULL OR d.group_id = $2)) AS dead_letters,
-       min(CASE WHEN j.enqueued_at > '0001-01-02 UTC'
-                THEN least(j.enqueued_at, timestamptz '9999-12-31 UTC') END) AS oldest_at,
-       min(CASE WHEN greatest(j.enqueued_at, j.run_at) > '0001-01-02 UTC'
-                THEN least(greatest(j.enqueued_at, j.run_at), timestamptz '9999-12-31 UTC') END)
+       min(pgfifo.in_range(j.enqueued_at)) AS oldest_at,
+       min(pgfifo.in_range(greatest(j.enqueued_at, j.run_at)))
            FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp()) AS due_since,
        false AS more
 FROM pgfifo.jobs j

@@ -35,10 +35,8 @@ SELECT least(n.jobs, $4::integer) AS jobs,
        greatest(n.jobs, n.letters) > $4::integer AS more
 FROM n
 CROSS JOIN (
-    SELECT min(CASE WHEN j.enqueued_at > '0001-01-02 UTC'
-                    THEN least(j.enqueued_at, timestamptz '9999-12-31 UTC') END) AS oldest_at,
-           min(CASE WHEN greatest(j.enqueued_at, j.run_at) > '0001-01-02 UTC'
-                    THEN least(greatest(j.enqueued_at, j.run_at), timestamptz '9999-12-31 UTC') END)
+    SELECT min(pgfifo.in_range(j.enqueued_at)) AS oldest_at,
+           min(pgfifo.in_range(greatest(j.enqueued_at, j.run_at)))
                FILTER (WHERE j.run_at IS NULL OR j.run_at <= statement_timestamp()) AS due_since
     FROM (SELECT c.enqueued_at, c.run_at FROM counted c
           UNION ALL

@@ -27,7 +27,7 @@ const maxLen = 63
 
 // quoteTag finds the dollar quotes around functions whose text has the schema's name in it. A name that has one in it
 // would end that text.
-var quoteTag = regexp.MustCompile(`\$(block|enqueue|failure|held|replace|runs|take)\$`)
+var quoteTag = regexp.MustCompile(`\$(block|enqueue|failure|held|range|replace|runs|take)\$`)
 
 // A Name is a checked schema name. The zero value is the default schema.
 type Name struct{ name string }

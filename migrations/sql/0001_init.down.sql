@@ -19,6 +19,7 @@ DROP FUNCTION pgfifo.held_by_sessions(text, text);
 DROP VIEW pgfifo.keepers;
 DROP FUNCTION pgfifo.lives(bigint);
 DROP FUNCTION pgfifo.runs_here(text, text, xid);
+DROP FUNCTION pgfifo.in_range(timestamptz);
 DROP FUNCTION pgfifo.with_failure(jsonb, integer, integer, text, text, text, text);
 DROP TABLE pgfifo.dead_letters;
 DROP TABLE pgfifo.attempt_marks;

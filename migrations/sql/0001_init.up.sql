@@ -197,6 +197,13 @@ CREATE FUNCTION pgfifo.with_failure(
                'at', statement_timestamp()))
     $failure$;
 
+-- Returns a time that may have been written by hand in the range of Go and of JSON. 'infinity', as of a job that is
+-- parked, is the end of the year 9999. What is before our era, or '-infinity', is NULL. As with_failure, it is put into
+-- the plan.
+CREATE FUNCTION pgfifo.in_range(at timestamptz) RETURNS timestamptz LANGUAGE sql STABLE AS $range$
+    SELECT CASE WHEN at > '0001-01-02 UTC' THEN least(at, timestamptz '9999-12-31 UTC') END
+    $range$;
+
 -- Tells whether a transaction that has a job's row locked, which is the one that asks, has claimed it: it runs the job.
 -- SKIP LOCKED does not skip its own locks.
 CREATE FUNCTION pgfifo.runs_here(queue text, group_id text, xid xid) RETURNS boolean LANGUAGE sql STABLE
