@@ -173,10 +173,7 @@ func (s Scope) Configure(ctx context.Context, want Settings) error {
 			return err
 		}
 	}
-	if stored.Settings != want {
-		return s.failed(verb, conflict(stored.Settings, want))
-	}
-	return nil
+	return s.failed(verb, stored.conflict(want))
 }
 
 // Reconfigure replaces the settings of a queue, if they are those of from. Else it returns ErrConflict and changes
@@ -208,14 +205,12 @@ func (s Scope) Reconfigure(ctx context.Context, from, to Settings) error {
 			return err
 		}
 		stored, err := s.settings(ctx, verb)
+		if err == nil {
+			err = s.failed(verb, stored.conflict(from))
+		}
 		switch {
 		case err != nil:
 			return err
-		case stored.leaseName != kindOf(stored.leaseName).name:
-			return s.failed(verb, fmt.Errorf("%w: it has a lease that this release does not know, %q",
-				ErrConflict, stored.leaseName))
-		case stored.Settings != from:
-			return s.failed(verb, conflict(stored.Settings, from))
 		case stored.hadLease && to.GroupLimit > 1, stored.hadLimit && to.lease() != transaction:
 			return s.failed(verb, fmt.Errorf("%w: a queue that has had a SessionLease gets no GroupLimit above 1, "+
 				"nor the other way round", ErrInvalidSettings))
@@ -242,14 +237,21 @@ func (s Scope) reconfigure(ctx context.Context, verb string, from, to Settings) 
 	return done && err == nil, err
 }
 
-// conflict names the fields in which the settings of a queue are not those that were expected.
-func conflict(stored, want Settings) error {
+// conflict names the fields in which the settings of a queue are not those that were expected, and a lease of a newer
+// release.
+func (stored storedSettings) conflict(want Settings) error {
 	var differ []string
-	have, not := reflect.ValueOf(stored), reflect.ValueOf(want)
+	if stored.leaseName != kindOf(stored.leaseName).name {
+		differ = append(differ, fmt.Sprintf("it has a lease that this release does not know, %q", stored.leaseName))
+	}
+	have, not := reflect.ValueOf(stored.Settings), reflect.ValueOf(want)
 	for i := range have.NumField() {
 		if h, n := have.Field(i).Interface(), not.Field(i).Interface(); h != n {
 			differ = append(differ, fmt.Sprintf("%s is %v, not %v", have.Type().Field(i).Name, h, n))
 		}
+	}
+	if len(differ) == 0 {
+		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrConflict, strings.Join(differ, ", "))
 }

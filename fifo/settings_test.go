@@ -118,14 +118,22 @@ func TestReconfigureExclusive(t *testing.T) {
 	})
 }
 
-// A lease of a newer release is not replaced, and is named.
-func TestReconfigureUnknownLease(t *testing.T) {
+// A lease of a newer release is not replaced. It is named, and so is what differs besides.
+func TestUnknownLease(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
 	b.exec("ALTER TABLE pgfifo.queues DROP CONSTRAINT queues_lease_check; UPDATE pgfifo.queues SET lease = 'newer'")
-	err := b.q.Reconfigure(t.Context(), fifo.Settings{}, fifo.Settings{DedupByGroup: true})
-	require.ErrorIs(t, err, fifo.ErrConflict)
-	require.ErrorContains(t, err, `does not know, "newer"`)
+	for _, from := range []fifo.Settings{{}, {Limit: 7}} {
+		for _, err := range []error{
+			b.q.Configure(t.Context(), from),
+			b.q.Reconfigure(t.Context(), from, fifo.Settings{DedupByGroup: true}),
+		} {
+			require.ErrorIs(t, err, fifo.ErrConflict)
+			require.ErrorContains(t, err, `does not know, "newer"`)
+			require.Equal(t, from.Limit == 7, strings.Contains(err.Error(), "Limit is 0, not 7"))
+		}
+	}
+	require.Equal(t, 1, b.count("queues WHERE lease = 'newer' AND NOT dedup_by_group"))
 }
 
 // A meanwhile does something before the first statement that contains text, or before the first few.
