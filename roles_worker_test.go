@@ -110,7 +110,7 @@ func workerRole(t *testing.T, s *staff) {
 // What no call of the library would make, and what then fails for everybody who reads it, the tables refuse.
 func TestWhatNobodyCouldRead(t *testing.T) {
 	s := newStaff(t, "")
-	worker, producer := s.as(s.roles.Worker), s.as(s.roles.Producer)
+	worker, producer, admin := s.as(s.roles.Worker), s.as(s.roles.Producer), s.as(s.roles.Admin)
 	const large = "to_jsonb(array_fill(1e131071::numeric, ARRAY[200]))" // 26 MB of text, of 100 bytes on the disk
 	const letter = "INSERT INTO pgfifo.dead_letters (queue, group_id, id, payload, attempts, enqueued_at) VALUES "
 	for _, x := range []struct {
@@ -128,6 +128,8 @@ func TestWhatNobodyCouldRead(t *testing.T) {
 		{worker, "INSERT INTO pgfifo.queues (queue, dedup_window, dedup_by_group, group_limit, lease) " +
 			"VALUES ('x', 1, false, 5, 'session')"},
 		{worker, letter + "('q', '', 1, '', 1, now())"},
+		{admin, "INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 0, '')"},
+		{admin, "INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', -1, '')"},
 		{worker, letter + "('q', 'g', 0, '', 1, now())"},
 		{worker, letter + "('q', 'g', -1, '', 1, now())"},
 		{worker, letter + "('q', 'g', 1, convert_to(repeat('x', 1048577), 'UTF8'), 1, now())"},
@@ -181,6 +183,10 @@ func TestWorkerLacksFunctions(t *testing.T) {
 	s.exec("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA pgfifo FROM PUBLIC")
 	workerRole(t, s)
 	s.exec("REVOKE EXECUTE ON FUNCTION pgfifo.with_failure FROM " + ident(s.roles.Worker))
+	for _, role := range []string{s.roles.Worker, s.roles.Reader, s.roles.Admin} {
+		_, err := s.client(s.as(role)).Jobs(t.Context(), fifo.Page{})
+		require.NoError(t, err, role)
+	}
 	w := &fifo.Worker{Client: s.client(s.as(s.roles.Worker))}
 	w.Handle(queue, func(context.Context, *fifo.Job) error { return nil })
 	_, err := w.RunOne(t.Context())

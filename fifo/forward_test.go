@@ -202,6 +202,22 @@ func TestDeadLetterQueueOfHeadersByHand(t *testing.T) {
 	})
 }
 
+// What the SQL function has enqueued keeps its headers when it moves, and moves again.
+func TestDeadLetterQueueOfLongHeaders(t *testing.T) {
+	b := newBed(t)
+	b.exec(`SELECT pgfifo.enqueue('q', 'g', '{}'::text,
+		jsonb_build_object('a', 'b', 'long', jsonb_build_object('base64', repeat(E'\n', 4194280))))`)
+	for _, next := range []string{"q2", "q3"} {
+		w := b.bare(nil)
+		w.HandleQueue("q", fifo.Queue{Handler: failing(1, errOnPurpose), DeadLetterQueue: next, MaxAttempts: 1})
+		r := b.run(w)
+		await(t, "the move", func() bool { return b.count("jobs WHERE queue = '"+next+"'") == 1 })
+		require.NoError(t, r.stop())
+		require.Equal(t, "b", only(t, b.jobs()).Headers["a"])
+		b.exec("UPDATE pgfifo.jobs SET queue = 'q'")
+	}
+}
+
 // A job that cannot be moved stays, with its attempts, until it can.
 func TestDeadLetterQueueThatRefuses(t *testing.T) { overLeases(t, testDeadLetterQueueThatRefuses) }
 

@@ -191,6 +191,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 	}
 	b := newBed(t)
 	b.ledger.unordered = true
+	b.exec("SELECT setval('pgfifo.jobs_id_seq', 100)")
 	b.run(b.giving(fifo.BlockGroup, fifo.Queue{Handler: failing(1, errOnPurpose)}))
 	for verb, do := range verbs {
 		for _, byHand := range []bool{false, true} {
@@ -199,7 +200,7 @@ func TestBlockGoesWithItsJob(t *testing.T) {
 				VALUES ('q', $1, '', 1) RETURNING id`, verb)
 			await(t, "the block", func() bool { return b.why(verb).PauseJob == id })
 			// A lower id comes late: it is not what blocks the group.
-			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', $1, -1, '')", verb)
+			b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', $1, $2, '')", verb, id-100)
 			why := b.why(verb)
 			require.Contains(t, why.Reason(), fmt.Sprintf("waits: job %d blocks the group", id))
 			if byHand {

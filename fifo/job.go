@@ -64,12 +64,15 @@ var (
 		"pgfifo.in_range(enqueued_at), failures, coalesce(priority, 0), "
 )
 
-var last = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+var (
+	first = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	last  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+)
 
 // inRange is pgfifo.in_range for a time of a claim.
 func inRange(at time.Time) time.Time {
 	switch {
-	case at.Year() < 1:
+	case !at.After(first):
 		return time.Time{}
 	case at.After(last):
 		return last

@@ -52,6 +52,25 @@ func TestPagesReadOneRange(t *testing.T) {
 	}
 }
 
+// Lists put times in range, and may be made with parallel workers all the same.
+func TestListsMayBeParallel(t *testing.T) {
+	t.Parallel()
+	conn := crowded(t)
+	ctx := t.Context()
+	for _, set := range []string{
+		"max_parallel_workers_per_gather = 2", "parallel_setup_cost = 0", "parallel_tuple_cost = 0",
+		"min_parallel_table_scan_size = 0",
+	} {
+		_, err := conn.Exec(ctx, "SET "+set)
+		require.NoError(t, err)
+	}
+	rows, err := conn.Query(ctx, "EXPLAIN "+jobsSQL+" payload = ''")
+	require.NoError(t, err)
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(plan, "\n"), "Gather")
+}
+
 // crowded returns a connection to a database with 60,000 jobs, which makes plans for any parameters.
 func crowded(t *testing.T) *pgx.Conn {
 	t.Helper()

@@ -106,21 +106,6 @@ func TestVerbsOnAGroupByHand(t *testing.T) {
 	}
 }
 
-// A job by hand with an id that no claim takes keeps nobody waiting, and can be deleted.
-func TestIDByHand(t *testing.T) {
-	b := newBed(t)
-	b.exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ('q', 'g', 0, ''), ('q', 'g', -1, '')")
-	b.send("g", nil)
-	r := b.run(b.worker(func(context.Context, *fifo.Job) error { return nil }))
-	b.ends("g", 1)
-	require.NoError(t, r.stop())
-	for _, job := range b.jobs() {
-		require.ErrorContains(t, b.q.Bury(t.Context(), job.ID, ""), "dead_letters_id_check")
-		require.NoError(t, b.q.Delete(t.Context(), job.ID))
-	}
-	require.Zero(t, b.count("jobs"))
-}
-
 // A time of an enqueue that Go does not have keeps nobody from his job, nor from those behind it.
 func TestVerbsOnInfiniteTimes(t *testing.T) {
 	b := newBed(t)
@@ -161,7 +146,9 @@ func TestVerbsOnInfiniteTimes(t *testing.T) {
 // A handler can write such a job as JSON.
 func TestHandlerOfInfiniteTimes(t *testing.T) {
 	b := newBed(t)
-	for at, year := range map[string]int{"infinity": 9999, "-infinity": 1, "0044-03-15 BC": 1} {
+	for at, year := range map[string]int{
+		"infinity": 9999, "-infinity": 1, "0044-03-15 BC": 1, "0001-01-01 12:00 UTC": 1,
+	} {
 		b.send("g", nil)
 		b.exec("UPDATE pgfifo.jobs SET run_at = nullif('" + at + "', 'infinity')::timestamptz, " +
 			"enqueued_at = '" + at + "'")
@@ -174,6 +161,7 @@ func TestHandlerOfInfiniteTimes(t *testing.T) {
 		}))
 		require.NoError(t, err)
 		require.Equal(t, year, seen.EnqueuedAt.Year())
+		require.Equal(t, year == 1, seen.EnqueuedAt.IsZero())
 		require.Zero(t, seen.RunAt)
 	}
 }

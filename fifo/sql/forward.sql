@@ -4,9 +4,9 @@
 --
 -- $1 to $9 are those of bury.sql, $10 the other queue. No row: somebody else has counted the attempt. Payload, headers,
 -- failures and priority are kept; headers say where it was, over those of an earlier move. Headers that were written by
--- hand and are no object, or over 8 MiB of text, count as none. It inserts a row that nobody else can have, so it waits
--- for nobody. See the trigger draw_after_xid for its id. If a trigger of the user's keeps that row from being made, it
--- is an error, as in bury.sql.
+-- hand, and are no object or leave no room for these, which have 25 kB at most, count as none. It inserts a row that
+-- nobody else can have, so it waits for nobody. See the trigger draw_after_xid for its id. If a trigger of the user's
+-- keeps that row from being made, it is an error, as in bury.sql.
 WITH job AS (
     DELETE FROM pgfifo.jobs
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
@@ -15,7 +15,7 @@ WITH job AS (
     INSERT INTO pgfifo.jobs (queue, group_id, payload, priority, headers, failures)
     SELECT $10, group_id, payload, priority,
            CASE WHEN pg_catalog.jsonb_typeof(headers) = 'object'
-                     AND pg_catalog.octet_length(headers::text) <= 8388608 THEN headers ELSE '{}' END
+                     AND pg_catalog.octet_length(headers::text) < 16777216 - 65536 THEN headers ELSE '{}' END
            || pg_catalog.jsonb_build_object(
                   'pgfifo-origin-queue', queue::text, 'pgfifo-origin-id', id::text,
                   'pgfifo-origin-attempts', (attempts + 1)::text, 'pgfifo-origin-error', $6::text),

@@ -100,11 +100,12 @@ func TestGroupSlotLooksBehindTheLock(t *testing.T) {
 		"returned": func(s *stage, l *Lane, _ *Hold) { s.end(l) },
 		"died":     func(s *stage, l *Lane, _ *Hold) { s.Terminate(l.pg().PID()) },
 		"lower": func(s *stage, _ *Lane, _ *Hold) {
-			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', -1, '')", queue)
+			s.Exec("INSERT INTO pgfifo.jobs (queue, group_id, id, payload) VALUES ($1, 'a', 1, '')", queue)
 		},
 		"limited": func(s *stage, _ *Lane, _ *Hold) { s.Exec("UPDATE pgfifo.queues SET group_limit = 1") },
 	}, func(t *testing.T, change func(*stage, *Lane, *Hold)) {
 		s := newStage(t)
+		s.Exec("SELECT setval('pgfifo.jobs_id_seq', 1)")
 		s.Enqueue(2, "a")
 		s.groupLimit(2, "a")
 		first := s.lane()
@@ -118,7 +119,7 @@ func TestGroupSlotLooksBehindTheLock(t *testing.T) {
 		c.Do(beginSQL)
 		require.Equal(t, 1, rows(statement("lock_group_slot")))
 		require.Equal(t, 1, rows(statement("lock_next")))
-		require.Equal(t, []string{"a/1", "a/2"}, s.Locked())
+		require.Equal(t, []string{"a/2", "a/3"}, s.Locked())
 		want := 1
 		if change != nil {
 			change(s, first, h)

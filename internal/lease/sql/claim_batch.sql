@@ -14,8 +14,8 @@
 -- A head that is to run alone comes alone: one that has failed, that may be tried only once, or that was to run later.
 -- A job behind the head may be marked, too: it was the head of a batch that died, and a lower id was committed since.
 -- One job more than wanted is read, to know whether there is more. Its payload is not sent, nor are those beyond $5.
--- From job_xid on, what is true of the claim is in the head's row only, and NULL in the others: with 50 jobs, to send
--- it with each takes a tenth of the time.
+-- From job_xid on, what is true of the claim is in the head's row only, and NULL in the others: to send it with each of
+-- 50 jobs makes the statement slower by a tenth.
 WITH few AS MATERIALIZED (
     SELECT w.*,
            row_number() OVER upto AS n,
