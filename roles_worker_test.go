@@ -176,8 +176,8 @@ func TestWorkerLacksRights(t *testing.T) {
 	})
 }
 
-// Where PUBLIC may call no function unless somebody grants it, roles.sql grants what workers need, and who has rights
-// by hand is told what is missing.
+// Where PUBLIC may call no function unless somebody grants it, roles.sql grants it to workers and to who lists jobs. A
+// worker that has rights by hand is told what is missing.
 func TestWorkerLacksFunctions(t *testing.T) {
 	s := newStaff(t, "")
 	s.exec("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA pgfifo FROM PUBLIC")

@@ -55,8 +55,9 @@ var (
 	// ErrInvalidSettings is returned by Configure and Reconfigure, before any SQL, except for what depends on the
 	// settings that the queue has had; the text names the field.
 	ErrInvalidSettings = errors.New("fifo: invalid settings")
-	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings; the text has
-	// those that differ. Nothing was changed. A program that gets it at its start logs it and goes on: see Configure.
+	// ErrConflict is returned by Configure and Reconfigure for a queue that has other settings, or a lease of a newer
+	// release; the text has those that differ. Nothing was changed. A program that gets it at its start logs it and
+	// goes on: see Configure.
 	ErrConflict = errors.New("fifo: conflict of settings")
 )
 

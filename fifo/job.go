@@ -65,17 +65,17 @@ var (
 )
 
 var (
-	first = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
-	last  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+	firstTime = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	lastTime  = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
 // inRange is pgfifo.in_range for a time of a claim.
 func inRange(at time.Time) time.Time {
 	switch {
-	case !at.After(first):
+	case !at.After(firstTime):
 		return time.Time{}
-	case at.After(last):
-		return last
+	case at.After(lastTime):
+		return lastTime
 	}
 	return at
 }

@@ -238,11 +238,12 @@ func (s Scope) reconfigure(ctx context.Context, verb string, from, to Settings) 
 }
 
 // conflict names the fields in which the settings of a queue are not those that were expected, and a lease of a newer
-// release.
+// release. It returns nil if there are none.
 func (stored storedSettings) conflict(want Settings) error {
 	var differ []string
 	if stored.leaseName != kindOf(stored.leaseName).name {
-		differ = append(differ, fmt.Sprintf("it has a lease that this release does not know, %q", stored.leaseName))
+		differ = append(differ, fmt.Sprintf("the lease is %q, which this release does not know", stored.leaseName))
+		stored.SessionLease = want.SessionLease
 	}
 	have, not := reflect.ValueOf(stored.Settings), reflect.ValueOf(want)
 	for i := range have.NumField() {

@@ -123,14 +123,15 @@ func TestUnknownLease(t *testing.T) {
 	b := newBed(t)
 	require.NoError(t, b.q.Configure(t.Context(), fifo.Settings{}))
 	b.exec("ALTER TABLE pgfifo.queues DROP CONSTRAINT queues_lease_check; UPDATE pgfifo.queues SET lease = 'newer'")
-	for _, from := range []fifo.Settings{{}, {Limit: 7}} {
+	for _, from := range []fifo.Settings{{}, {Limit: 7}, {SessionLease: true}} {
 		for _, err := range []error{
 			b.q.Configure(t.Context(), from),
 			b.q.Reconfigure(t.Context(), from, fifo.Settings{DedupByGroup: true}),
 		} {
 			require.ErrorIs(t, err, fifo.ErrConflict)
-			require.ErrorContains(t, err, `does not know, "newer"`)
+			require.ErrorContains(t, err, `the lease is "newer", which this release does not know`)
 			require.Equal(t, from.Limit == 7, strings.Contains(err.Error(), "Limit is 0, not 7"))
+			require.NotContains(t, err.Error(), "SessionLease")
 		}
 	}
 	require.Equal(t, 1, b.count("queues WHERE lease = 'newer' AND NOT dedup_by_group"))

@@ -3,10 +3,10 @@
 -- undone: one row, or an error.
 --
 -- $1 to $9 are those of bury.sql, $10 the other queue. No row: somebody else has counted the attempt. Payload, headers,
--- failures and priority are kept; headers say where it was, over those of an earlier move. Headers that were written by
--- hand, and are no object or leave no room for these, which have 25 kB at most, count as none. It inserts a row that
--- nobody else can have, so it waits for nobody. See the trigger draw_after_xid for its id. If a trigger of the user's
--- keeps that row from being made, it is an error, as in bury.sql.
+-- failures and priority are kept; headers say where it was, over those of an earlier move. Headers that are no
+-- object, or leave no room for the new ones (26 kB at most), were written by hand, and count as none. It inserts a row
+-- that nobody else can have, so it waits for nobody. See the trigger draw_after_xid for its id. If a trigger of the
+-- user's keeps that row from being made, it is an error, as in bury.sql.
 WITH job AS (
     DELETE FROM pgfifo.jobs
     WHERE queue = $1 AND group_id = $2 AND id = $3 AND attempts = $4::integer
