@@ -258,6 +258,8 @@ func (s *seat) beat(ctx context.Context) {
 	}
 	go func() {
 		defer s.beating.Store(false)
+		// It cuts the connection before the handler is told. Told first, a handler in a statement would wait until pgx
+		// has tried to cancel that on another connection, which takes seconds if the network is silent.
 		if err := lane.Beat(ctx); err != nil && ctx.Err() == nil {
 			s.cancelIf(hold, err) // else that handler has ended
 		}
