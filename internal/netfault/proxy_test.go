@@ -212,6 +212,7 @@ func TestDropToClient(t *testing.T) {
 	_, err := b.direct.Exec(t.Context(), "SELECT pg_terminate_backend($1)", conn.PgConn().PID())
 	require.NoError(t, err)
 	b.until("the end of the session", func() bool { return b.clients() == 0 })
+	b.until("the loss", func() bool { return b.Lossy(netfault.ToClient) }) // a proxy may be late
 	select {
 	case err := <-answered:
 		require.FailNow(t, "the client heard something", "%v", err)
